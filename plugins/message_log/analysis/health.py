@@ -2,7 +2,7 @@
 
 A queue is judged by the snapshots and events of its node's newest boot. Of several causes the first counts:
 
-    no consumer  messages wait, there is no consumer, and none leaves by a limit of the queue or its time to live
+    no consumer  messages wait in a queue that needs a consumer and has none; none leaves by a limit or its time to live
     stuck        consumers hold messages, and settle none for much longer than usual
     blocked      consumers get none of the messages that wait; or a node accepts none, for lack of memory or disk
     poison       a message is delivered again and again
@@ -44,6 +44,7 @@ RECENT_S = 60  # before the end of a boot, in which a message must have been del
 NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
 GOT_S = 120  # without a delivery, if messages of a queue without consumers are fetched (basic.get)
 HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
+TIMEOUT_S = 1800  # the same if none was acknowledged before: the default consumer timeout
 REDELIVERED = 5  # deliveries after the first one that make a message poison
 WAIT_S = 10.0  # for which messages wait in a queue that is slow, at the rate at which they leave it
 WINDOW_S, INTERVALS = 1800, 10  # of the trend of a queue
@@ -197,7 +198,8 @@ class Judge:
             if event == DELIVER:
                 self.delivered[queue] = max(self.delivered.get(queue, 0), last_us)
         held = [row for row in latency if row["stage"] == HELD]
-        self.patience_us = {queue_of(row): HELD_TIMES * row["p99_us"] for row in held}
+        self.patience_us = {queue_of(row): max(HELD_TIMES * row["p99_us"], row["max_us"]) for row in held}
+        self.consumed: set[Queue] = set()  # queues that have had consumers
         self.oldest: dict[Queue, dict[str, Values]] = {}
         for row in facts["oldest"].to_pylist():
             self.oldest.setdefault(queue_of(row), {})[row["boot_id"]] = row
@@ -249,6 +251,8 @@ class Judge:
 
         if ready and not consumers:
             since_us, designed_us = latest(turns, "none_ready", "consumed"), self.by_design.get(queue)
+            if state["unattended"] and queue not in self.consumed:
+                return None
             if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
                 return None
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
@@ -259,8 +263,9 @@ class Judge:
                 return alone
         if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
             since_us = max(latest(turns, "none_unacked"), settled_us)
+            patience_us = self.patience_us.get(queue, TIMEOUT_S * SECOND)
             text = f"{count(unacked, 'message')} delivered and none settled, {ready:,} more {WAITS[ready != 1]}"
-            stuck = found(STUCK, since_us, text, self.example(queue, "held"), self.patience_us.get(queue, 0))
+            stuck = found(STUCK, since_us, text, self.example(queue, "held"), patience_us)
             if stuck is not None:
                 return stuck
         if consumers and ready and not unacked:
@@ -310,7 +315,9 @@ def findings(
     readings: Iterable[Values],
 ) -> list[Finding]:
     """Return everything that is wrong, the worst first; `readings` are those of the metrics."""
-    turns = {queue_of(row): row for row in snapshots["turns"].to_pylist() if judge.is_newest(row)}
+    of_boots = snapshots["turns"].to_pylist()
+    judge.consumed = {queue_of(row) for row in of_boots if row["consumed"] is not None}
+    turns = {queue_of(row): row for row in of_boots if judge.is_newest(row)}
     states = [row for row in snapshots["latest"].to_pylist() if judge.is_newest(row) and not row["stopping"]]
     last: dict[Name, int] = {}
     for row in states:

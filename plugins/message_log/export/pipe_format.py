@@ -12,7 +12,7 @@ record, so the cost depends on the number of batches more than on that of messag
     details   DETAIL each, and as many bytes: values that only some messages have
 
 A snapshot is one or more frames, each with some of its queues: SNAPSHOT_HEAD, the names of the queues as JSON (a list
-of virtual host, queue, type and durability for each), and a READING each.
+of virtual host, queue, type, `durable` and `unattended` for each), and a READING each.
 """
 
 from struct import Struct
