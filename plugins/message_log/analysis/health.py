@@ -26,11 +26,10 @@ import pyarrow as pa
 from ..file_format import schema
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
 from .boots import Boot, Name, micros
-from .facts import BOOT, TIME, Fact, Facts, Measure, group, measures, names, numbers_of
+from .facts import BOOT, TIME, Fact, Facts, Measure, Values, group, measures, names, numbers_of
 from .reduction import HELD, WEIGHT
 from .snapshots import Window
 
-Values = dict[str, Any]
 Queue = tuple[str, str | None, str | None]
 """Node, virtual host and name."""
 

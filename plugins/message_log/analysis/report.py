@@ -17,13 +17,14 @@ from . import figures, health, store, traffic
 from .boots import Boot, restarts
 from .crossings import lags_by_step
 from .engine import Engine
-from .facts import Table
+from .facts import Table, Values
+from .health import Queue
 from .input import HOUR, LogFile
 from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
-from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
-from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED, Values
+from .timeline import Frame, Lengths, Steps, by_step, lengths_by_step, merge_lengths, timeline
+from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED
 from .verdict import BALANCED, MISSING
 
 SCHEMA = 1  # of report.json
@@ -209,7 +210,7 @@ def lengths_in(folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: 
     rows = read_rows(folder, file, columns)
     if rows is None or not set(columns) <= set(rows.column_names):  # without a queue, some are missing
         return {}
-    return lengths_by_step([rows], steps, chosen)
+    return lengths_by_step(rows, steps, chosen)
 
 
 def lags(engine: Engine, ledger: Ledger, frame: Frame) -> list[Values]:

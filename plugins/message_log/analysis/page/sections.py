@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...file_format import schema
-from ..health import trace_command
+from ..health import queue_of, trace_command
 from ..timeline import greatest
 from .parts import (
     Edge,
@@ -148,10 +148,10 @@ def queues(page: Page) -> Section:
     lines = page.busiest_queues("messages", lambda lengths: max(length or 0 for length in lengths))
     parts += chart("Messages in queues, ready and unacknowledged", "count", lines)
     ages = {
-        queue_key(queue): {"greatest_lag_s": greatest(queue["lag_s"]), "last_lag_s": last(queue["lag_s"])}
+        queue_of(queue): {"greatest_lag_s": greatest(queue["lag_s"]), "last_lag_s": last(queue["lag_s"])}
         for queue in lagging
     }
-    merged = [row | ages.get(queue_key(row), {}) for row in rows]
+    merged = [row | ages.get(queue_of(row), {}) for row in rows]
     if shown or rows:
         parts += [note(LAG_NOTE), *table(merged, "Queues", page.limit, page.row_count("backlog"))]
     finding: list[Any] = [f"{count(sum(row['ready'] + row['unacked'] for row in rows), 'message')} in queues"]
@@ -159,10 +159,6 @@ def queues(page: Page) -> Section:
         finding += ["; lag up to ", seconds(greatest(lagging[0]["lag_s"])), f" in {cut(queue_name(lagging[0]), 60)}"]
     wrong = page.wrong("stuck", "no consumer", "blocked", "slow", "growing")
     return Section("queues", "Queues: lag and length", 85 if wrong else NORMAL + 9, finding, parts)
-
-
-def queue_key(row: Values) -> tuple[Any, ...]:
-    return row["node"], row["vhost"], row["queue"]
 
 
 def last(lags: list[float | None]) -> float | None:
