@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
+from operator import attrgetter
 
 import msgspec
 import pyarrow as pa
@@ -162,11 +163,8 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
         boot.end_row = max(boot.end_row, known.finished.get(boot.key, 0))
         if boot.name in known.newest:
             boot.lost_records = max(boot.lost_records, known.newest[boot.name].lost)
-    ordered = [
-        boot
-        for _, of_node in groupby(sorted(boots, key=lambda boot: boot.name), lambda boot: boot.node)
-        for boot in link([*of_node], known)
-    ]
+    of_nodes = groupby(sorted(boots, key=attrgetter("name")), attrgetter("node"))
+    ordered = [boot for _, of_node in of_nodes for boot in link([*of_node], known)]
     for boot in ordered:
         running = not boot.stopped
         boot.killed = running and boot.next_boot_id is not None
@@ -197,7 +195,8 @@ def add_snapshots(boot: Boot, snapshots: list[Values]) -> None:
     boot.end_row = max(boot.end_row, *(row["row"] for row in snapshots))
     times = [row["at"] for row in snapshots]
     boot.first, boot.last = min(filter(None, (boot.first, *times))), max(filter(None, (boot.last, *times)))
-    boot.sample_rate = min(filter(None, (boot.sample_rate, *(row["sample_rate"] for row in snapshots))))
+    rates = [boot.sample_rate, *(row["sample_rate"] for row in snapshots)]
+    boot.sample_rate = min(rate for rate in rates if rate is not None)
     for name in ("lost_records", "durable_batch", "last_batch"):
         setattr(boot, name, max(row[name] or 0 for row in snapshots))
     for row in snapshots:

@@ -347,16 +347,15 @@ def blocked_nodes(boots: Mapping[str, Boot], readings: Iterable[Values]) -> list
     return found
 
 
-def sentence(found: list[Finding], known: bool) -> str:
-    """Return the headline; `known` is false without a snapshot."""
+def summary(found: list[Finding], known: bool) -> Values:
+    """Return the section "health" of report.json; `known` is false without a snapshot."""
+    status, sentence = WELL, "Nothing is wrong now."
     if found:
-        count = len(found)
-        return f"{count:,} {'thing is' if count == 1 else 'things are'} wrong now, the worst: {line(found[0])}."
-    return (
-        "Nothing is wrong now."
-        if known
-        else "Whether anything is wrong now is unknown: there is no snapshot of queues."
-    )
+        things = f"{len(found):,} {'thing is' if len(found) == 1 else 'things are'}"
+        status, sentence = WRONG, f"{things} wrong now, the worst: {line(found[0])}."
+    elif not known:
+        status, sentence = UNKNOWN, "Whether anything is wrong now is unknown: there is no snapshot of queues."
+    return {"status": status, "sentence": sentence}
 
 
 def line(finding: Finding) -> str:
