@@ -118,9 +118,9 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
         "2 records lost",
         "a broker was killed",
         "2 skipped files are damaged or not Parquet",
-        "1 skipped files do not belong to an export",
-        "1 skipped files have a version of the schema that this Warren does not read",
-        "1 skipped files have the name of another file",
+        "1 skipped file is not of an export",
+        "1 skipped file has a version of the schema that this Warren does not read",
+        "1 skipped file has the name of another file",
         "the log is a sample",
     ]
     assert reasons[0].endswith("(rabbit@dropping b1)")

@@ -146,9 +146,21 @@ def cut_manifest(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def spoil_manifest(folder: Path) -> None:
-    (path,) = folder.glob("manifest/*-a1.jsonl")
-    path.write_bytes(b"{]\n" + path.read_bytes())
+def spoil_manifest(line: bytes) -> Damage:
+    """Put a line before those of a manifest."""
+
+    def damage(folder: Path) -> None:
+        (path,) = folder.glob("manifest/*-a1.jsonl")
+        path.write_bytes(line + b"\n" + path.read_bytes())
+
+    return damage
+
+
+def replace_others(folder: Path) -> None:
+    """Add the manifest of a compaction of files of one boot by a file of another one."""
+    replaced, by = ([path.relative_to(folder).as_posix() for path in events(folder, boot)] for boot in ("a1", "b1"))
+    line = msgspec.json.encode({"replaces": replaced, "by": by[0]})
+    (folder / "manifest" / "compacted-0.jsonl").write_bytes(line + b"\n")
 
 
 def cut_newest(folder: Path) -> None:
@@ -169,6 +181,7 @@ def rewrite(folder: Path) -> None:
     remove(folder, "manifest")
 
 
+SPOILED = r"1 manifest or state file is damaged \(such as part-a@lab-a1"
 FILE = r"events/\S+-a1-000001.parquet with \d+ records"
 DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "none": (lambda folder: None, BALANCED, (r"^Nothing is missing: [\d,]+ records were checked",)),
@@ -185,7 +198,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (
             rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
         ),
     ),
     "a page damaged": (
@@ -193,7 +206,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (
             rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
         ),
     ),
     "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
@@ -212,7 +225,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         INCOMPLETE,
         (r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)",),
     ),
-    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boots have no manifest.*part-b@lab-b1",)),
+    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boot has no manifest.*part-b@lab-b1",)),
     "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (r"3 boots have no manifest",)),
     "the downstream removed": (
         removal("*/*/*/part-b@*", "manifest/part-b@*", f"state/{B}.json"),
@@ -234,12 +247,16 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",),
     ),
-    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files are in no manifest \(such as ",)),
-    "a manifest spoiled": (spoil_manifest, INCOMPLETE, (r"1 manifests or states are damaged \(such as part-a@lab-a1",)),
+    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files? (is|are) in no manifest \(such as ",)),
+    **{
+        f"a manifest spoiled by {line:.20}": (spoil_manifest(line.encode()), INCOMPLETE, (SPOILED,))
+        for line in ("{]", '{"rows": -1}', '{"rows": 1e99}', f'{{"bytes": {1 << 63}}}', '{"x": ' + "[" * 10_000)
+    },
+    "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
         INCOMPLETE,
-        (r"1 manifests or states are damaged \(such as a@lab.json",),
+        (r"1 manifest or state file is damaged \(such as a@lab.json",),
     ),
     "acknowledgements rewritten": (
         rewrite,
@@ -310,7 +327,7 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
         log.tables[schema.QUEUE_STATS].clear()
     log.snapshot(schema.STOP)
     log.write()
-    expect(log.folder, INCOMPLETE, r"1 hours of a running broker have no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
+    expect(log.folder, INCOMPLETE, r"1 hour of a running broker has no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
 @pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
@@ -339,7 +356,7 @@ def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
     for log in (upstream, downstream):
         log.snapshot(schema.STOP)
         log.write()
-    text = rf"up to 1 messages of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
+    text = rf"up to 1 message of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
     expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from operator import attrgetter
+from typing import Annotated
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from warren.broker.config import MessageLogExport
 
 from ..file_format import schema
+from ..file_format.printable import HAS, count
 from ..file_format.schema import START, STOP
 from .facts import BOOT, Values, keyed
 from .reduction import CheckedRange
@@ -30,14 +32,16 @@ FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not nam
 SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
 Name = tuple[str, str]
 """A node and the id of its boot."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""A number of rows or bytes, as a manifest or a state has it; another one is damaged."""
 
 
 class BootEnd(msgspec.Struct, frozen=True):
     """The end of a node's newest boot, as its state says: the next row, lost records, and whether its writer ended."""
 
     boot_id: str = ""
-    row: int = 0
-    lost: int = 0
+    row: Count = 0
+    lost: Count = 0
     ended: bool = False
 
 
@@ -359,7 +363,7 @@ def missing_newest(boots: Iterable[Boot], known: Known) -> list[str]:
     """Return reasons for the newest boots of nodes that should be in this input, and are not."""
     here = {boot.name for boot in boots}
     return [
-        f"the log of the newest boot is missing, with {end.row:,} records ({node} {end.boot_id})"
+        f"the log of the newest boot is missing, with {count(end.row, 'record')} ({node} {end.boot_id})"
         for (node, _), end in known.newest.items()
         if (node, end.boot_id) not in here and end.row
     ]
@@ -379,7 +383,9 @@ def hours_without_snapshots(boots: Iterable[Boot], closings: pa.Table) -> list[s
     if not hours:
         return []
     first, boot = min(hours.items())
-    return [f"{len(hours):,} hours of a running broker have no snapshot, such as {first} ({boot.node} {boot.boot_id})"]
+    hours_of = count(len(hours), "hour")
+    has = HAS[len(hours) != 1]
+    return [f"{hours_of} of a running broker {has} no snapshot, such as {first} ({boot.node} {boot.boot_id})"]
 
 
 def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[Values]:

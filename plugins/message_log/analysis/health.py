@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..file_format import schema
+from ..file_format.printable import IS, WAITS, count
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
 from .boots import Boot, Name, micros
 from .facts import BOOT, TIME, Fact, Facts, Measure, Values, group, measures, names, numbers_of
@@ -250,31 +251,31 @@ class Judge:
             if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
                 return None
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
-            text, example = f"{link}{number(ready)} wait", self.example(queue, "waiting")
+            text, example = f"{link}{count(ready, 'message', WAITS)}", self.example(queue, "waiting")
             got = delivered_us > since_us
             alone = found(NO_CONSUMER, max(since_us, delivered_us), text, example, GOT_S * SECOND if got else 0)
             if alone is not None or not got:
                 return alone
         if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
             since_us = max(latest(turns, "none_unacked"), settled_us)
-            text = f"{number(unacked)} delivered and none settled, {ready:,} more wait"
+            text = f"{count(unacked, 'message')} delivered and none settled, {ready:,} more {WAITS[ready != 1]}"
             stuck = found(STUCK, since_us, text, self.example(queue, "held"), self.patience_us.get(queue, 0))
             if stuck is not None:
                 return stuck
         if consumers and ready and not unacked:
             since_us = max(latest(turns, "none_ready"), delivered_us)
-            text = f"nothing is delivered to its consumers, {number(ready)} wait"
+            text = f"nothing is delivered to its consumers, {count(ready, 'message', WAITS)}"
             blocked = found(BLOCKED, since_us, text, self.example(queue, "waiting"))
             if blocked is not None:
                 return blocked
         if queue in self.again:
             row = self.again[queue]
-            text = f"one message was delivered {row['delivered']:,} times, {number(ready)} wait"
+            text = f"one message was delivered {row['delivered']:,} times, {count(ready, 'message', WAITS)}"
             return Finding(POISON, *queue, row["first"], text, ready + unacked, f"{row['boot_id']}/{row['msg_seq']}")
         if growth is not None and grows and ready >= WAIT_S * growth.leave_per_s:
             cause = SLOW if consumers else GROWING
             who = "consumers do not keep up" if consumers else "messages enter faster than they leave"
-            text = f"{who}, {number(ready)} wait, {growth.slope_per_s:,.1f} more every second"
+            text = f"{who}, {count(ready, 'message', WAITS)}, {growth.slope_per_s:,.1f} more every second"
             return found(cause, latest(turns, "none_ready"), text, self.example(queue, "waiting"))
         return None
 
@@ -288,7 +289,9 @@ class Judge:
             first = max(rows, key=lambda row: (row["unroutable"] - row["returned"], row["routing_key"] or ""))
             lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
             since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
-            text = f"{number(lost)} went to no queue" + (f", with {len(rows):,} keys" if len(rows) > 1 else "")
+            text = f"{count(lost, 'message')} went to no queue" + (
+                f", with {len(rows):,} keys" if len(rows) > 1 else ""
+            )
             example = first["unroutable_message"], exchange, first["routing_key"]
             found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
         return found
@@ -351,8 +354,7 @@ def summary(found: list[Finding], known: bool) -> Values:
     """Return the section "health" of report.json; `known` is false without a snapshot."""
     status, sentence = WELL, "Nothing is wrong now."
     if found:
-        things = f"{len(found):,} {'thing is' if len(found) == 1 else 'things are'}"
-        status, sentence = WRONG, f"{things} wrong now, the worst: {line(found[0])}."
+        status, sentence = WRONG, f"{count(len(found), 'thing', IS)} wrong now, the worst: {line(found[0])}."
     elif not known:
         status, sentence = UNKNOWN, "Whether anything is wrong now is unknown: there is no snapshot of queues."
     return {"status": status, "sentence": sentence}
@@ -386,10 +388,6 @@ def last_of(event_us: int, counter: str, growth: Trend | None) -> int:
     """Return when something happened last: in the second of its event, unless its counter increased after that."""
     begin_us, end_us = growth.counted_us.get(counter, (0, 0)) if growth is not None else (0, 0)
     return end_us if begin_us > event_us + SECOND else event_us
-
-
-def number(count: int) -> str:
-    return f"{count:,} message{'' if count == 1 else 's'}"
 
 
 def time_of(us: int) -> datetime:

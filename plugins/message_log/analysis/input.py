@@ -20,32 +20,33 @@ import pyarrow.parquet as pq
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import fits, statistics_of
 from ..file_format.folder import Folder, Vanished
-from .boots import BootEnd, Name
+from ..file_format.printable import HAS, IS, count
+from .boots import BootEnd, Count, Name
 from .engine import Engine
 
 HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
 REASONS = {
-    NOT_PARQUET: "are damaged or not Parquet",
-    FOREIGN: "do not belong to an export",
-    UNKNOWN_SCHEMA: "have a version of the schema that this Warren does not read",
-    DUPLICATE: "have the name of another file",
+    NOT_PARQUET: (IS, "damaged or not Parquet"),
+    FOREIGN: (IS, "not of an export"),
+    UNKNOWN_SCHEMA: (HAS, "a version of the schema that this Warren does not read"),
+    DUPLICATE: (HAS, "the name of another file"),
 }
+DAMAGE = (msgspec.MsgspecError, RecursionError)
+"""The errors of a manifest or a state that no writer has written."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A line of a manifest: a finished file, a removed one, or those that a compaction replaces."""
+    """A line of a manifest: a finished file, or a removed one."""
 
     path: str = ""
     table: str = ""
-    bytes: int = 0
-    rows: int = 0
-    first_row: int | None = None
-    last_row: int | None = None
+    bytes: Count = 0
+    rows: Count = 0
+    first_row: Count | None = None
+    last_row: Count | None = None
     sha256: str = ""
     removed: str = ""
-    replaces: tuple[str, ...] = ()
-    by: str = ""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ class Manifests:
 
     files: dict[str, Entry] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
-    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    replaced: dict[str, list[str]] = field(default_factory=dict)
     boots: dict[str, int] = field(default_factory=dict)
     newest: dict[Name, BootEnd] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
@@ -79,25 +80,25 @@ class Manifests:
         """Add the state of one node."""
         try:
             state = msgspec.json.decode(text, type=State)
-        except msgspec.MsgspecError:
+        except DAMAGE:
             self.damaged.append(name)
             return
         self.newest[state.node, state.boot.boot_id] = state.boot
 
     def add(self, name: str, text: str) -> None:
         """Add the lines of one manifest. An incomplete last line is one that is being written."""
-        if not compacted.is_manifest(name):
+        if compacted.is_manifest(name):
+            self.replaced |= compacted.replacements(text)
+        else:
             self.boots.setdefault(name.removesuffix(".jsonl"), 0)
         for line in text[: text.rfind("\n") + 1].splitlines():
             try:
                 entry = msgspec.json.decode(line, type=Entry)
-            except msgspec.MsgspecError:
+            except DAMAGE:
                 if name not in self.damaged:
                     self.damaged.append(name)
                 continue
-            if entry.replaces:
-                self.replaced[entry.by] = entry.replaces
-            elif entry.removed:
+            if entry.removed:
                 self.removed.add(entry.removed)
             elif entry.path and (self.only is None or entry.path in self.only):
                 self.files[entry.path] = entry
@@ -172,20 +173,19 @@ class Input:
         skipped = Counter(file.reason for file in self.skipped)
         paths = {file.reason: file.path for file in reversed(self.skipped)}  # the first one of each
         reasons = [
-            f"{skipped[reason]:,} skipped files {text} (such as {paths[reason]})"
-            for reason, text in REASONS.items()
+            f"{count(skipped[reason], 'skipped file', verb)} {text} (such as {paths[reason]})"
+            for reason, (verb, text) in REASONS.items()
             if reason in skipped
         ]
         unproven = sorted({schema.boot_key(file.path) for file in self.files} - self.manifests.boots.keys())
         if unproven:
-            reasons.append(
-                f"{len(unproven):,} boots have no manifest, so missing files are not noticed (such as {unproven[0]})"
-            )
+            boots = count(len(unproven), "boot", HAS)
+            reasons.append(f"{boots} no manifest, so missing files are not noticed (such as {unproven[0]})")
         if self.unlisted:
-            reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")
+            reasons.append(f"{count(len(self.unlisted), 'file', IS)} in no manifest (such as {self.unlisted[0]})")
         if self.manifests.damaged:
-            damaged = self.manifests.damaged
-            reasons.append(f"{len(damaged):,} manifests or states are damaged (such as {damaged[0]})")
+            files = count(len(self.manifests.damaged), "manifest or state file", IS)
+            reasons.append(f"{files} damaged (such as {self.manifests.damaged[0]})")
         return reasons
 
 

@@ -44,10 +44,6 @@ def cut(text: str, length: int = CUT) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def queue_name(row: Values) -> str:
     """Return the name of a queue with its node and virtual host, which come last, as a long text is cut."""
     return f"{row['queue']} at {scope_name(row)}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...file_format import schema
+from ...file_format.printable import count
 from ..health import queue_of, trace_command
 from ..timeline import greatest
 from .parts import (
@@ -13,7 +14,6 @@ from .parts import (
     Values,
     Words,
     chart,
-    count,
     cut,
     facts,
     flow,
