@@ -175,7 +175,7 @@ def verdict(boots: list[Boot], found: list[Imbalance], reasons: Iterable[str]) -
         consequences,
         len(found) - len(unexplained),
         checked,
-        sum(boot.end_row - boot.first_row for boot in boots) - checked,
+        sum(boot.end_row - boot.first_row + boot.unwritten for boot in boots) - checked,
         sum(boot.lost_records for boot in boots),
         sum(boot.duplicated for boot in boots),
     )
@@ -284,12 +284,22 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         f"{count(unfinished, 'record')} lost that a writer had not finished when it ended": [
             boot for boot in boots if boot.unfinished
         ],
+        "no record is checked yet: no file with a snapshot after them is finished": [
+            boot for boot in boots if boot.node in unchecked_nodes(boots)
+        ],
         "there is no snapshot to compare with": [
             boot for boot in boots if boot.to_snapshot is None and not boot.sampled
         ],
     }
     applying = [f"{reason} ({names_of(some)})" for reason, some in reasons.items() if some]
     return applying if boots else ["there is no log"]
+
+
+def unchecked_nodes(boots: list[Boot]) -> set[str]:
+    """Return the nodes of which there are records, and none is between two snapshots."""
+    compared = [boot for boot in boots if boot.to_snapshot is not None]
+    checked = {boot.node for boot in compared if boot.to_row > boot.from_row}
+    return {boot.node for boot in compared if boot.end_row - boot.first_row + boot.unwritten} - checked
 
 
 def names_of(boots: Iterable[Boot]) -> str:
