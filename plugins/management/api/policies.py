@@ -10,7 +10,7 @@ from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
-from ...http.responses import HTTPError, Response, bad, done, missing, ok, put
+from ...http.responses import HTTPError, Response, bad, done, existing, ok, put
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Listing
 from ..framework.request import Request
@@ -58,10 +58,7 @@ def list_policies(request: Request, operator: bool) -> Listing[PolicyView]:
 
 def find_policy(request: Request, operator: bool) -> Policy:
     """Return the policy in the path. Raises HTTPError (404)."""
-    policy = request.node.policies.get(request.path_vhost().name, request.path["name"], operator)
-    if policy is None:
-        raise missing()
-    return policy
+    return existing(request.node.policies.get(request.path_vhost().name, request.path["name"], operator))
 
 
 def get_policy(request: Request, operator: bool) -> Response[PolicyView]:

@@ -14,7 +14,7 @@ from warren.broker.session.consumer import ChannelConsumer
 
 from ..framework.pagination import Item, Lists
 from ..framework.request import Request
-from ..stats.counters import length_counters, lengths, queue_counters, queue_key
+from ..stats.counters import lengths, named, object_key, queue_counters
 from ..stats.history import LENGTHS
 from ..stats.rates import Counted
 from ..stats.watermarks import oldest_age_s
@@ -147,15 +147,15 @@ def first_timestamp(queue: Queue) -> int | None:
 
 
 def length_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
-    return stats.details("queue", queue_key(queue), length_counters(lengths(queue))) if stats.totals else {}
+    return stats.details("queue", object_key(queue), named(LENGTHS, lengths(queue))) if stats.totals else {}
 
 
 def counter_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
-    return stats.message_stats("queue", queue_key(queue), queue_counters(queue)) if stats.enabled else {}
+    return stats.message_stats("queue", object_key(queue), queue_counters(queue)) if stats.enabled else {}
 
 
 def idle_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
-    return stats.idle_since("queue", queue_key(queue)) if stats.enabled else {}
+    return stats.idle_since("queue", object_key(queue)) if stats.enabled else {}
 
 
 def age_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
@@ -163,7 +163,7 @@ def age_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
     if not stats.enabled or not queue.ready:
         return {}
     now_ms = request.node.clock.now_ms()
-    age_s = oldest_age_s(request.state.watermarks, queue_key(queue), queue, now_ms)
+    age_s = oldest_age_s(request.state.watermarks, object_key(queue), queue, now_ms)
     return {} if age_s is None else {"oldest_ready_message_age": age_s}
 
 

@@ -7,7 +7,7 @@ from warren.broker.plugin import Queue, VHost
 from warren.broker.session.connection import Connection
 
 from ...http.time_slices import in_slices
-from ..stats.counters import Values, length_counters, lengths, message_counters, vhost_key
+from ..stats.counters import Values, lengths, message_counters, named, vhost_key
 from ..stats.history import BYTE_COUNTERS, LENGTHS
 from ..stats.rates import Counted
 from .stats import RequestStats, with_counters
@@ -85,9 +85,9 @@ def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> 
     }
     key = vhost_key(vhost)
     if stats.totals:
-        item |= stats.details("vhost", key, length_counters(totals.lengths[vhost.name]))
+        item |= stats.details("vhost", key, named(LENGTHS, totals.lengths[vhost.name]))
     if stats.enabled:
-        item |= stats.details("vhost", key, dict(zip(BYTE_COUNTERS, totals.bytes[vhost.name], strict=True)))
+        item |= stats.details("vhost", key, named(BYTE_COUNTERS, totals.bytes[vhost.name]))
         statistics = vhost.statistics
         item |= stats.message_stats("vhost", key, message_counters(statistics.publishing, statistics.delivered()))
     return item
