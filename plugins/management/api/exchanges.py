@@ -14,7 +14,8 @@ from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import route
 from ..stats.counters import object_key
-from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
+from ..views.detailed_rates import of_exchange
+from ..views.exchange import ExchangeView, exchange_view
 from ..views.stats import RequestStats
 from .bindings import unbound
 
@@ -39,7 +40,7 @@ def list_exchanges(request: Request) -> Listing[ExchangeView]:
 async def get_exchange(request: Request) -> Response[ExchangeView]:
     """Return one exchange."""
     stats, exchange = RequestStats(request), request.exchange()
-    lists = lists_of_exchange(request.host, stats, exchange)
+    lists = of_exchange(request.host, stats, exchange) if stats.enabled else {}
     return await with_lists(request, exchange_view(stats, exchange), lists)
 
 

@@ -12,7 +12,7 @@ from ..framework.request import Request
 from ..framework.router import route
 from ..stats.federation_links import Row, links_of
 from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
-from ..views.link import LinkView, detailed_link_view, link_view
+from ..views.link import LinkView, link_view
 from ..views.stats import RequestStats
 
 UP = ("running", "starting")
@@ -36,7 +36,7 @@ async def get_link(request: Request) -> Response[LinkView]:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
     async for row in request.in_slices(rows(request)):
         if row["id"] == request.path["id"]:
-            return ok(detailed_link_view(RequestStats(request), row))
+            return ok(link_view(RequestStats(request), row, detailed=True))
     raise missing()
 
 

@@ -105,16 +105,12 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
         if given:
             raise bad("properties should be a map")
         return properties
-    for name in NUMBERS:
-        if name in given:
-            if type(given[name]) is not int:
-                raise bad(["not_int", name])
-            setattr(properties, name, given[name])
-    for name in TEXTS:
-        if name in given:
-            if not isinstance(given[name], str):
-                raise bad(["not_string", name])
-            setattr(properties, name, given[name])
+    for names, kind, refusal in ((NUMBERS, int, "not_int"), (TEXTS, str, "not_string")):
+        for name in names:
+            if name in given:
+                if type(given[name]) is not kind:
+                    raise bad([refusal, name])
+                setattr(properties, name, given[name])
     if "headers" in given:
         properties.headers = table_of(given["headers"])
     return properties

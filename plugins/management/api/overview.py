@@ -1,6 +1,7 @@
 """The overview: node, totals and rates. Users without the tag monitoring see the figures of their virtual hosts."""
 
 import platform
+from functools import partial
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
@@ -93,17 +94,13 @@ async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> t
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
     sums = tuple(sum(column) for column in zip((0, 0, 0), *totals.lengths.values(), strict=True))
     queue_totals = named(LENGTHS, sums)
-    churn = samples.details("overview", OVERVIEW, named(CHURN, request.node.churn.values()), asked, now_ms)
+    of_node = partial(samples.details, "overview", OVERVIEW, asked=asked, now_ms=now_ms)
+    churn = of_node(named(CHURN, request.node.churn.values()))
     if request.caller.monitors and not request.incoming.headers.get("x-vhost"):
         counts = Statistics()
         async for _ in request.in_slices(request.node.sum_statistics(counts)):
             pass
-        message_stats = message_counters(counts.publishing, counts.delivered())
-        return (
-            samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
-            churn,
-            samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
-        )
+        return of_node(message_counters(counts.publishing, counts.delivered())), churn, of_node(queue_totals)
     publishing: Counted = {}
     lengths_of: Counted = {}
     async for vhost in request.in_slices(vhosts):

@@ -2,7 +2,7 @@
 
 import html
 from functools import partial, update_wrapper
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from warren.broker.core.definitions.exporter import policy_document
 from warren.broker.core.metadata.patterns import checked
@@ -45,9 +45,7 @@ PolicyView = TypedDict(
 
 
 def policy_view(policy: Policy) -> PolicyView:
-    document: Any = policy_document(policy)
-    view: PolicyView = {"vhost": policy.vhost} | document
-    return view
+    return cast(PolicyView, {"vhost": policy.vhost, **policy_document(policy)})
 
 
 def list_policies(request: Request, operator: bool) -> Listing[PolicyView]:

@@ -16,7 +16,7 @@ from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import route
 from ..stats.counters import object_key
-from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
+from ..views.queue import PARTS, QueueView, lists_of_queue, parts_with, queue_view_with_unset, view_of_parts
 from ..views.stats import RequestStats
 from .bindings import unbound
 
@@ -40,7 +40,8 @@ def list_queues(request: Request) -> Listing[QueueView]:
     def describe_some(names: Collection[str]) -> Callable[[Queue], QueueView]:
         return partial(view_of_parts, parts_with(names), request, stats)
 
-    return Listing(queues, partial(queue_view, request, stats), lambda queue: queue.name, object_key, describe_some)
+    describe = partial(view_of_parts, PARTS, request, stats)
+    return Listing(queues, describe, lambda queue: queue.name, object_key, describe_some)
 
 
 @route("GET", VHOST, "/queues/detailed")

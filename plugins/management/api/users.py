@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
@@ -71,9 +71,7 @@ def check_protected(request: Request, user: User | StoredUser | None) -> None:
 
 
 def user_view(user: User) -> UserView:
-    document: Any = user_document(user)
-    view: UserView = document
-    return view
+    return cast(UserView, user_document(user))
 
 
 def name_of(user: User) -> str:

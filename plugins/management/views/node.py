@@ -2,7 +2,7 @@
 
 import os
 import platform
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -163,8 +163,7 @@ def node_view(request: Request) -> NodeView:
         item["memory"] = memory_view(request)
     if request.flag("binary"):
         item["binary"] = {}
-    view: NodeView = item
-    return view
+    return cast(NodeView, item)
 
 
 def storage_view(request: Request) -> StorageView:

@@ -1,7 +1,8 @@
 """The view of a virtual host, with sums over its objects."""
 
 from collections.abc import Iterable
-from typing import NotRequired, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, TypedDict, cast
 
 from warren.broker.plugin import Queue, VHost
 from warren.broker.session.connection import Connection
@@ -13,15 +14,13 @@ from ..stats.rates import Counted
 from .stats import RequestStats, with_counters
 
 
+@dataclass(slots=True)
 class Totals:
     """Queue lengths and bytes of connections, closed ones included, by virtual host, and the number of consumers."""
 
-    __slots__ = ("consumers", "lengths", "bytes")
-
-    def __init__(self) -> None:
-        self.consumers = 0
-        self.lengths: dict[str, Values] = {}
-        self.bytes: dict[str, Values] = {}
+    consumers: int = 0
+    lengths: dict[str, Values] = field(default_factory=dict)
+    bytes: dict[str, Values] = field(default_factory=dict)
 
 
 async def totals_of(vhosts: Iterable[VHost], connections: Iterable[Connection]) -> Totals:
@@ -68,16 +67,14 @@ class VHostView(VHostMetadata):
 
 def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> VHostView:
     stored = vhost.metadata
-    metadata: VHostMetadata = {
+    metadata = {
         "description": stored.description,
         "tags": list(stored.tags),
         "default_queue_type": stored.default_queue_type or "classic",
     }
-    item: VHostView = {
+    item: Any = {
         "name": vhost.name,
-        "description": metadata["description"],
-        "tags": metadata["tags"],
-        "default_queue_type": metadata["default_queue_type"],
+        **metadata,
         "metadata": metadata,
         "protected_from_deletion": stored.protected,
         "tracing": vhost.firehose is not None,
@@ -90,4 +87,4 @@ def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> 
         item |= stats.details("vhost", key, named(BYTE_COUNTERS, totals.bytes[vhost.name]))
         statistics = vhost.statistics
         item |= stats.message_stats("vhost", key, message_counters(statistics.publishing, statistics.delivered()))
-    return item
+    return cast(VHostView, item)
