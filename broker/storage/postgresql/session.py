@@ -20,12 +20,11 @@ from psycopg.pq import DiagnosticField, ExecStatus
 
 from .address import Address, one_line
 from .errors import Refused, Unreachable
+from .operations import Statement
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
-Value = int | str | bytes
-Statement = tuple[str, Sequence[Value]]
 Row = list[bytes | None]
 
 LOOK_S = 0.2  # between two checks whether the session was abandoned
