@@ -212,6 +212,7 @@ class QueueLink(Link):
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(evaluated_s + interval_s):
                         await self._urgent.wait()
+                await self.pace.turns.wait(DEMAND_COST)  # after a long turn the intervals of very many links are over
 
     async def _evaluate_demand(
         self, connection: UpstreamConnection, channel: UpstreamChannel, forwarder: Forwarder
