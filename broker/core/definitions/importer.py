@@ -193,10 +193,7 @@ class DefinitionsImport:
         return self._binds or any(self._new.values())
 
     def carry_out(self) -> Iterator[Wait | None]:
-        """Carry out the plan. Steps that are impossible now are skipped.
-
-        Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
-        """
+        """Carry out the plan, without steps that are impossible now; yield a `Wait` that should be awaited, or None."""
         while self._steps:
             step = self._steps.popleft()
             self._carry_out(step)
