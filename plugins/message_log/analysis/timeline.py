@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Numbers, group, numbers_of
-from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS, is_one_of
+from .facts import Numbers, group, is_one_of, numbers_of
+from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS
 from .reduction import ACK_BUCKETS, WEIGHT
 from .traffic import QUEUE, Values, keyed
 
