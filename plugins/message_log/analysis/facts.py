@@ -497,13 +497,24 @@ def divide(facts: Facts, count: int) -> list[Facts]:
         return [facts]
     slices: list[Facts] = [{} for _ in range(count)]
     for name, rows in facts.items():
-        column = SLICED_BY.get(name)
+        rows, column = unified(rows), SLICED_BY.get(name)
         numbers = slice_numbers(rows[column]) % count if column is not None else np.zeros(rows.num_rows, "i8")
-        order = np.argsort(numbers, kind="stable")
-        ordered, ends = rows.take(pa.array(order)), np.cumsum(np.bincount(numbers, minlength=count))
+        order = np.argsort(numbers.astype("u1"), kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=count))
         for place, (begin, end) in enumerate(zip(np.r_[0, ends], ends, strict=False)):
-            slices[place][name] = ordered.slice(begin, end - begin)
+            slices[place][name] = with_own_names(rows.take(pa.array(order[begin:end])))
     return slices
+
+
+def with_own_names(rows: pa.Table) -> pa.Table:
+    """Return rows without the names that none of them has, which would be copied with them to another process."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            names = rows.column(place).combine_chunks()
+            used = names.indices.unique().drop_null()
+            names = pa.DictionaryArray.from_arrays(pc.index_in(names.indices, used), names.dictionary.take(used))
+            rows = rows.set_column(place, field, names)
+    return rows
 
 
 def slice_numbers(column: pa.ChunkedArray) -> Numbers:
