@@ -19,13 +19,13 @@ from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_o
 from .boots import FILE_AGE_S, SILENCE_S, micros
 from .compare import UnusableReport, compare, parse
 from .engine import Engine
+from .facts import Values
 from .ledger import Ledger, make_ledger
 from .page.document import document
 from .publication import is_free, new_run, publish, published, report_of
 from .report import SCHEMA, Report, make_report
 from .selection import ALL, Selection
 from .store import VERSION
-from .traffic import Values
 
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 LISTINGS = 5  # at most
