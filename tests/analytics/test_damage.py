@@ -145,7 +145,7 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
         report_of(tmp_path, tmp_path / "output")
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "part-a-b-000000.parquet").write_text("nothing")
-    with pytest.raises(job.JobRefused, match=r"no export of a broker \(1 files that are none, or damaged\)"):
+    with pytest.raises(job.JobRefused, match=r"no export of a broker \(1 skipped file\)"):
         report_of(tmp_path, tmp_path / "output")
     assert not (tmp_path / "output").exists()
 

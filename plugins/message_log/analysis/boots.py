@@ -64,6 +64,7 @@ class Boot:
     killed                        it did not stop, and the broker was started again
     silent                        it did not stop, was not started again, and nothing was seen of it for too long
     unfinished                    rows that its writer had received, and not finished when it ended
+    unwritten                     rows that its writer has received, and will finish while the boot goes on
     lacks_previous                the boot before it should be in this input, and is not
     contested                     another boot of the same name ran at the same time, or followed the same boot
     """
@@ -87,6 +88,7 @@ class Boot:
     duplicated: int = 0
     lost_records: int = 0
     unfinished: int = 0
+    unwritten: int = 0
     clock_moved_us: int = 0
     previous_boot: str | None = None
     previous_row: int | None = None
@@ -324,11 +326,13 @@ def claim(boot: Boot, next_row: int, known: Known) -> None:
 
 
 def claim_newest(boot: Boot, end: BootEnd) -> None:
-    """Note how far the log of the newest boot of a node should reach, if its writer has ended."""
+    """Note how far the log of the newest boot of a node should reach, or will."""
     if end.ended:
         boot.end_row = max(boot.end_row, end.row)
     elif boot.silent:
         boot.unfinished = max(end.row - boot.end_row, boot.unfinished)
+    else:
+        boot.unwritten = max(end.row - boot.end_row, 0)
 
 
 def is_excused(boot: Boot, boots: list[Boot], newest_us: int, known: Known) -> bool:

@@ -197,7 +197,7 @@ def ages(crossings: pa.Table, receipts: pa.Table) -> pa.Table:
     rows = rows.filter(rows["published_min"].is_valid())
     age_us = np.maximum(rows["received_us"].to_numpy() - rows["published_min"].to_numpy(), 0)
     named = rows.rename_columns({"upstream_node": "origin_node", "link": "origin"})
-    return histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us)
+    return group(AGES, histogram(AGES, named.select(["node", "vhost", "origin_node", "origin", "queue"]), age_us))
 
 
 def lags_by_step(crossings: pa.Table, steps: Steps) -> list[dict[str, Any]]:

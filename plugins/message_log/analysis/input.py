@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -65,6 +66,7 @@ class Manifests:
     replaced  paths of files that do not count once the file of a compaction is there, by its path
     boots     the boots that have a manifest (`schema.boot_key`), with the row after their last finished one
     newest    the newest boot of each node, by node and boot, of the states
+    nodes     the nodes that have a state, as the names of their files begin
     damaged   manifests and states that cannot be read, or not in all lines
     """
 
@@ -73,11 +75,13 @@ class Manifests:
     replaced: dict[str, list[str]] = field(default_factory=dict)
     boots: dict[str, int] = field(default_factory=dict)
     newest: dict[Name, BootEnd] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
     damaged: list[str] = field(default_factory=list)
     only: Collection[str] | None = None
 
     def add_state(self, name: str, text: str) -> None:
         """Add the state of one node."""
+        self.nodes.add(f"part-{schema.safe_name(unquote(name.removesuffix('.json')))}-")
         try:
             state = msgspec.json.decode(text, type=State)
         except DAMAGE:
@@ -177,10 +181,15 @@ class Input:
             for reason, (verb, text) in REASONS.items()
             if reason in skipped
         ]
-        unproven = sorted({schema.boot_key(file.path) for file in self.files} - self.manifests.boots.keys())
+        keys = {schema.boot_key(file.path) for file in self.files}
+        unproven = sorted(keys - self.manifests.boots.keys())
         if unproven:
             boots = count(len(unproven), "boot", HAS)
             reasons.append(f"{boots} no manifest, so missing files are not noticed (such as {unproven[0]})")
+        stateless = [key for key in sorted(keys - set(unproven)) if not key.startswith(tuple(self.manifests.nodes))]
+        if stateless:
+            boots = count(len(stateless), "boot", HAS)
+            reasons.append(f"{boots} no state of the node, so a later boot is not missed (such as {stateless[0]})")
         if self.unlisted:
             reasons.append(f"{count(len(self.unlisted), 'file', IS)} in no manifest (such as {self.unlisted[0]})")
         if self.manifests.damaged:
@@ -205,7 +214,7 @@ def read_input(
     listed_us = time.time_ns() // 1000
     if sizes.keys() != {path for path in manifests.expected(sizes) if wanted(path)}:
         manifests = read_manifests(folder, sizes.keys() | early.files.keys())
-        manifests.newest = early.newest
+        manifests.newest, manifests.nodes = early.newest, early.nodes
     expected = {path: entry for path, entry in manifests.expected(sizes).items() if wanted(path)}
     replaced = {path for by, paths in manifests.replaced.items() if by in sizes for path in paths}
     counted = {path: size for path, size in sizes.items() if path not in replaced}

@@ -280,7 +280,7 @@ def conservation_of(ledger: Ledger) -> Values:
     """Return the section "conservation"."""
     judged, files = ledger.verdict, ledger.input
     ends = ("before", "after", "difference")
-    queues = [asdict(each) | {name: getattr(each, name) for name in ends} for each in ledger.balances]
+    queues = [vars(each) | {name: getattr(each, name) for name in ends} for each in ledger.balances]
     links = ("link", "upstream_node", "taken", "arrived", "discarded", "missing", "pending")
     order = ("problem", "node", "boot_id", "vhost", "queue", "msg_seq", "file", "first_row")
     return {

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Numbers, Values, group, keyed, numbers_of
+from .facts import Numbers, Values, group, is_one_of, keyed, numbers_of
 from .health import Queue, queue_of
-from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS, is_one_of
+from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS
 from .reduction import ACK_BUCKETS, WEIGHT
 from .traffic import QUEUE
 

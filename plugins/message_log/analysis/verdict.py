@@ -161,7 +161,7 @@ def verdict(boots: list[Boot], found: list[Imbalance], reasons: Iterable[str]) -
         consequences,
         len(found) - len(unexplained),
         checked,
-        sum(boot.end_row - boot.first_row for boot in boots) - checked,
+        sum(boot.end_row - boot.first_row + boot.unwritten for boot in boots) - checked,
         sum(boot.lost_records for boot in boots),
         sum(boot.duplicated for boot in boots),
     )
@@ -249,6 +249,7 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
     lost = sum(boot.lost_records for boot in boots)
     unfinished = count(sum(boot.unfinished for boot in boots), "record")
+    unchecked = unchecked_nodes(boots)
     reasons: dict[str, Callable[[Boot], object]] = {
         f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": (
             lambda boot: boot.lost_records
@@ -266,11 +267,19 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         ),
         "the log of the boot before is missing": lambda boot: boot.lacks_previous,
         f"{unfinished} lost that a writer had not finished when it ended": lambda boot: boot.unfinished,
+        "no record is checked yet: no file with a snapshot after them is finished": lambda boot: boot.node in unchecked,
         "there is no snapshot to compare with": lambda boot: boot.to_snapshot is None and not boot.sampled,
     }
     of_reasons = {reason: [" ".join(boot.name) for boot in boots if of(boot)] for reason, of in reasons.items()}
     applying = [f"{reason} ({first_names(some)})" for reason, some in of_reasons.items() if some]
     return applying if boots else ["there is no log"]
+
+
+def unchecked_nodes(boots: list[Boot]) -> set[str]:
+    """Return the nodes of which there are records, and none is between two snapshots."""
+    compared = [boot for boot in boots if boot.to_snapshot is not None]
+    checked = {boot.node for boot in compared if boot.to_row > boot.from_row}
+    return {boot.node for boot in compared if boot.end_row - boot.first_row + boot.unwritten} - checked
 
 
 def first_names(names: list[str]) -> str:
