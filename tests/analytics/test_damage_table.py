@@ -586,6 +586,7 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
 # Files that no broker writes
 
 
+ABSENT = "the column is absent"
 HOSTILE = [
     *[(schema.EVENTS, "sample_rate", value) for value in (math.nan, math.inf, 0.0, -1.0, 3.0)],
     *[(schema.EVENTS, "ts_us", value) for value in (-1, 1 << 58)],
@@ -597,7 +598,9 @@ HOSTILE = [
     (schema.METRICS, "buckets", pa.list_(pa.struct([("a", pa.int64())]))),
     (schema.METRICS, "labels", pa.int64()),
     (schema.EVENTS, "queue", pa.list_(pa.int64())),
-    (schema.EVENTS, "msg_seq", pa.float64()),
+    *[(schema.EVENTS, name, ABSENT) for name in ("msg_seq", "node")],
+    *[(schema.EVENTS, name, type) for name, type in (("msg_seq", pa.float64()), ("row", pa.string()))],
+    *[(schema.EVENTS, name, value) for name, value in (("event", pa.int64()), ("vhost", None), ("queue", b"\xff"))],
 ]
 
 
@@ -616,9 +619,13 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     rows = pq.ParquetFile(path).read()
     place = rows.schema.get_field_index(column)
     is_type = isinstance(value, pa.DataType)
-    type = value if is_type else rows.schema.field(place).type
-    made = pa.nulls(rows.num_rows, type) if is_type else pa.array([value] * rows.num_rows, type)
-    rows = rows.set_column(place, pa.field(column, type), made)
+    type = value if is_type else pa.string() if isinstance(value, bytes) else rows.schema.field(place).type
+    if value is ABSENT:
+        rows = rows.drop_columns(column)
+    else:
+        values = [None if is_type else value] * rows.num_rows
+        made = pa.array(values).view(type) if isinstance(value, bytes) else pa.array(values, type)
+        rows = rows.set_column(place, pa.field(column, type), made)
     about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)
