@@ -44,7 +44,11 @@ LENGTHS = Fact(
 )
 LATEST = Fact(
     {**names(*BOOT, "vhost", "queue"), "stopping": BOOL},
-    {"at": Measure("last", TIME), **measures("last", "ready", "unacked", "consumers")},
+    {
+        "at": Measure("last", TIME),
+        **measures("last", "ready", "unacked", "consumers"),
+        "unattended": Measure("last", BOOL),
+    },
 )
 TURNS = Fact(
     names(*BOOT, "vhost", "queue"),

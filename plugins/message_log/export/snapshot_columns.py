@@ -122,7 +122,9 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
         "vhost": texts(0),
         "queue": texts(1),
         "queue_type": texts(2),
-        "durable": pa.array([name[3] for name in names], pa.bool_()),
+        **{
+            flag: pa.array([name[at] for name in names], pa.bool_()) for at, flag in ((3, "durable"), (4, "unattended"))
+        },
         **{name: some(readings[name], of_queue, KINDS[name]) for name in (*COUNTERS, "consumers")},
         "recovered": some(readings["recovered"], of_queue & of_start, "int64"),
         "prefetch": some(np.minimum(prefetch, INT32_MAX), of_queue & (prefetch >= 0), "int32"),
@@ -140,5 +142,5 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
 
 STORE = ("previous_batch", "store", "recovered_batch", "settling_batch", "damage")
 INT32_MAX = (1 << 31) - 1
-NOBODY = (None, None, None, None)  # the names of the closing row
+NOBODY = (None,) * 5  # the names of the closing row
 KINDS = {column.name: column.type for column in schema.QUEUE_STATS_COLUMNS}

@@ -27,7 +27,7 @@ from .boot_files import next_sequences, remove_unfinished, unlisted_files
 from .manifest import FinishedFile, Manifest
 from .node_state import NodeState
 from .parquet_file import Part
-from .pipe_format import BATCH, BOOT, GROUP_ROWS, HEAD, METRICS, NOT_WRITTEN, READY, SNAPSHOT, STARTED
+from .pipe_format import BATCH, BOOT, GROUP_ROWS, HEAD, METRICS, NODE_TAKEN, NOT_WRITTEN, READY, SNAPSHOT, STARTED
 from .retention import Retention
 from .snapshot_columns import Frame, Link, columns
 
@@ -212,8 +212,10 @@ class Writer:
         """Lock the node's state; return whether the link to the boot before is final, by its end or after a while."""
         if self._state.locked:
             return True
+        taken = False
         try:
-            if self._state.lock():
+            taken = not self._state.lock()
+            if not taken:
                 self._linked = True
                 self._clock_at_lock_s, self._exported_at_lock_s = self._clock_s(), self._state.exported_s
                 self._list_previous()
@@ -222,6 +224,9 @@ class Writer:
         if not self._linked and time.monotonic() - self._begun_s >= LOCK_WAIT_S:
             self._state.read()
             self._linked = True
+            if taken:
+                reason = "another broker of this name exports to this folder, or the writer of the last one goes on"
+                report(NODE_TAKEN, node=self.task.node, directory=self.task.directory, reason=reason)
         return self._linked
 
     def _list_previous(self) -> None:

@@ -186,6 +186,7 @@ QUEUE_STATS_COLUMNS = (
     Column("queue", "dictionary", True),  # null: the closing row
     Column("queue_type", "dictionary", True),
     Column("durable", "bool", True),  # whether its persistent messages survive a restart: not if nothing is stored
+    Column("unattended", "bool", True),  # messages wait by design: for dead-lettering by age, or as the one last value
     Column("ready", "int64", True),
     Column("unacked", "int64", True),
     Column("ready_bytes", "int64", True),
