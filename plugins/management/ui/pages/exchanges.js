@@ -1,12 +1,9 @@
 /** Exchanges: the list, and the page of an exchange. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import {
+  DEFAULT_EXCHANGE, List, api, argumentsTable, facts, fill, form, format, h, paged, path, rangeChooser, rangeQuery,
+  show, tasks,
+} from "../toolkit.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";

@@ -1,11 +1,6 @@
 /** The list of queues. */
 
-import api, { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import * as tasks from "../core/tasks.js";
-import * as format from "../web/format.js";
+import { List, api, argumentsTable, confirm, form, format, paged, path, tasks } from "../toolkit.js";
 import { countColumn, rateColumn } from "./rates.js";
 import { deleteObjects, features, folded, link, listPage, state, vhostField } from "./widgets.js";
 
