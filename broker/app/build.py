@@ -43,10 +43,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 def build_node(
     config: Config, clock: Clock, store: Store, hashing: Hashing | None = None, registry: Registry | None = None
 ) -> Node:
-    """Build the node and restore what was stored.
-
-    A new node has the default virtual host and user, or nothing if definitions are configured to be loaded.
-    """
+    """Build the node and restore what was stored. A new one has the default virtual host and user, or definitions."""
     users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
     node = Node(
         config.node,
@@ -98,10 +95,7 @@ def build_node(
 
 
 def message_memory_bytes(config: Config) -> int:
-    """Return the memory above which messages are paged out; no limit if they cannot be.
-
-    What waits for the disk and what deliveries have beyond the limit is in addition: BESIDE_BYTES are left for them.
-    """
+    """Return the memory above which messages are paged out, with BESIDE_BYTES left for what is held beside them."""
     if config.memory:
         return 1 << 62
     limit = config.message_memory_bytes
@@ -137,10 +131,7 @@ def password_rules(config: Config) -> PasswordRules:
 
 
 def load_definitions(node: Node, config: Config) -> bool:
-    """Import the configured definition files before the first batch of the journal.
-
-    On failure log it and return False.
-    """
+    """Import the configured definition files before the journal's first batch. Log a failure and return False."""
     from ..core.definitions.files import DefinitionsError, load  # here: 10 ms that most starts do not need
 
     try:
@@ -183,10 +174,7 @@ def report(event: str, level: str, fields: dict[str, object]) -> None:
 
 
 class QuorumNotice(Observer):
-    """An observer that logs the first declaration of a quorum queue while the store is not replicated.
-
-    Later ones are not logged: a client may declare 10,000 queues, and all are stored alike.
-    """
+    """An observer that logs the first declaration of a quorum queue while the store is not replicated."""
 
     def __init__(self, replication: Replication) -> None:
         self._replication = replication

@@ -81,18 +81,8 @@ class PresenceExchange(ExchangeType):
     description = "Presence exchange: reports which of its bindings come and go"
 
     __slots__ = (
-        "routes_by_key_only",
-        "_context",
-        "_listeners",
-        "_links",
-        "_local_notices",
-        "_keys",
-        "remote",
-        "_remote_notices",
-        "_restored",
-        "_relay",
-        "_removing",
-        "_deleted",
+        *("routes_by_key_only", "remote", "_context", "_listeners", "_links", "_local_notices", "_keys"),
+        *("_remote_notices", "_restored", "_relay", "_removing", "_deleted"),
     )
 
     fixed_arguments = (RELAY,)

@@ -140,11 +140,7 @@ def encode_entry(item: Document) -> bytes:
 
 
 def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section[Any]]]:
-    """Return the head and the sections of the document.
-
-    The objects in them do not change any more, but are described as they are when the sections are read. Raises
-    Unknown.
-    """
+    """Return head and sections of the document, whose objects do not change any more. Raises Unknown."""
     head: Document = {
         "rabbit_version": node.version,
         "rabbitmq_version": node.version,

@@ -69,10 +69,7 @@ class ExchangeContext(Protocol):
         """
 
     def emit(self, emissions: Iterable[Emission]) -> None:
-        """Enqueue emissions in slices, after all that the type has emitted before.
-
-        The first emission is taken from the iterable now, and each of the others when the one before is enqueued.
-        """
+        """Enqueue emissions in slices, each taken from the iterable when the one before is enqueued, the first now."""
 
     @property
     def emitting(self) -> bool:

@@ -36,11 +36,7 @@ class Ready(msgspec.Struct):
 
 
 class Outlet:
-    """The writer process and its pipe.
-
-    `lost_records` is the number of records that this process has reported as not written; `started` is true once the
-    first snapshot is in a file.
-    """
+    """The writer process, its pipe, its `lost_records`, and whether the first snapshot is in a file (`started`)."""
 
     def __init__(self, report: Report, supervisor: Supervisor) -> None:
         self.lost_records = 0
