@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
 
-from .log import START, arrow_schema, listed
+from .log import START, arrow_schema, listed, save_state
 
 EVENTS = (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK)
 MESSAGES_PER_FILE = 200_000
@@ -51,6 +52,7 @@ def write(folder: Path, events: int, names: Names = FEW) -> int:
     for number, first in enumerate(range(0, last_snapshot(messages) + 1, SNAPSHOTS_PER_FILE)):
         until = min(first + SNAPSHOTS_PER_FILE, last_snapshot(messages) + 1)
         put(folder, schema.QUEUE_STATS, snapshots(np.arange(first, until), messages, entered), number)
+    save_state(folder, NODE, BootEnd(BOOT, messages * len(EVENTS), 1, ended=True))
     return messages
 
 

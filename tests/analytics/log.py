@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warren.plugins.message_log.export.boot_files import describe_file
 from warren.plugins.message_log.export.manifest import Manifest
+from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.arrow_schema import ARROW
 
@@ -60,6 +62,7 @@ class Log:
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
         self._snapshots = 0
+        self._stopped = False
         self._published: Counter[str] = Counter()
         self._acked: Counter[str] = Counter()
         self._born: dict[int, int] = {}
@@ -191,9 +194,11 @@ class Log:
         written = []
         for table, rows in self.tables.items():
             if rows:
+                self._stopped |= table == schema.QUEUE_STATS and rows[-1]["kind"] == schema.STOP
                 written.append(self._file(table, rows))
                 rows.clear()
         self.sequence += 1
+        save_state(self.folder, self.node, BootEnd(self.boot_id, self.row, 1, ended=self._stopped))
         return written
 
     def _file(self, table: str, rows: list[Values]) -> Path:
@@ -248,6 +253,13 @@ class Log:
     def _take(self, number: int, queue: str) -> None:
         """Remove a message from the queue, ready or unacknowledged."""
         (self.unacked if number in self.unacked[queue] else self.ready)[queue].remove(number)
+
+
+def save_state(folder: Path, node: str, newest: BootEnd) -> None:
+    """Store the state of a node."""
+    path = state_path(folder, node)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(msgspec.json.encode(Content(node, newest)))
 
 
 def listed(folder: Path, path: Path, node: str, boot_id: str) -> None:

@@ -19,12 +19,12 @@ from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
 from warren.plugins.message_log.compaction import merge
-from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
+from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.folder import Folder
 
 from .commands import run_here
-from .log import START, Log
+from .log import START, Log, save_state
 
 BALANCED, IMBALANCED, INCOMPLETE = "balanced", "imbalanced", "incomplete"
 A, B = "a@lab", "b@lab"
@@ -48,14 +48,6 @@ def expect(folder: Path, status: str, *sentences: str) -> Ledger:
     return ledger
 
 
-def save_state(log: Log, row: int | None = None, **changed: Any) -> None:
-    """Store the state of a node, whose newest boot this is."""
-    path = state_path(log.folder, log.node)
-    path.parent.mkdir(exist_ok=True)
-    end = BootEnd(log.boot_id, log.row if row is None else row, 1, **{"ended": True, **changed})
-    path.write_bytes(msgspec.json.encode(Content(log.node, end)))
-
-
 def export(folder: Path) -> None:
     """Write the logs of two boots of `a` and one of `b`, which has a link from `a`, in three files of events each."""
     first, second, other = Log(folder, A, "a1"), Log(folder, A, "a2", START + HOUR), Log(folder, B, "b1")
@@ -68,14 +60,12 @@ def export(folder: Path) -> None:
         work(log)
         log.snapshot(schema.STOP)
         log.write()
-        save_state(log)
     second.follow(first)
     second.recovered("q", len(first.ready["q"]))
     second.snapshot(schema.START)
     work(second)
     second.snapshot(schema.STOP)
     second.write()
-    save_state(second)
 
 
 def work(log: Log) -> None:
@@ -146,9 +136,21 @@ def cut_manifest(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def spoil_manifest(folder: Path) -> None:
-    (path,) = folder.glob("manifest/*-a1.jsonl")
-    path.write_bytes(b"{]\n" + path.read_bytes())
+def spoil_manifest(line: bytes) -> Damage:
+    """Put a line before those of a manifest."""
+
+    def damage(folder: Path) -> None:
+        (path,) = folder.glob("manifest/*-a1.jsonl")
+        path.write_bytes(line + b"\n" + path.read_bytes())
+
+    return damage
+
+
+def replace_others(folder: Path) -> None:
+    """Add the manifest of a compaction of files of one boot by a file of another one."""
+    replaced, by = ([path.relative_to(folder).as_posix() for path in events(folder, boot)] for boot in ("a1", "b1"))
+    line = msgspec.json.encode({"replaces": replaced, "by": by[0]})
+    (folder / "manifest" / "compacted-0.jsonl").write_bytes(line + b"\n")
 
 
 def cut_newest(folder: Path) -> None:
@@ -169,6 +171,7 @@ def rewrite(folder: Path) -> None:
     remove(folder, "manifest")
 
 
+SPOILED = r"1 manifest or state file is damaged \(such as part-a@lab-a1"
 FILE = r"events/\S+-a1-000001.parquet with \d+ records"
 DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "none": (lambda folder: None, BALANCED, (r"^Nothing is missing: [\d,]+ records were checked",)),
@@ -185,7 +188,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (
             rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
         ),
     ),
     "a page damaged": (
@@ -193,7 +196,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (
             rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
         ),
     ),
     "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
@@ -212,7 +215,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         INCOMPLETE,
         (r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)",),
     ),
-    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boots have no manifest.*part-b@lab-b1",)),
+    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boot has no manifest.*part-b@lab-b1",)),
     "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (r"3 boots have no manifest",)),
     "the downstream removed": (
         removal("*/*/*/part-b@*", "manifest/part-b@*", f"state/{B}.json"),
@@ -234,13 +237,23 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",),
     ),
-    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files are in no manifest \(such as ",)),
-    "a manifest spoiled": (spoil_manifest, INCOMPLETE, (r"1 manifests or states are damaged \(such as part-a@lab-a1",)),
+    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files? (is|are) in no manifest \(such as ",)),
+    **{
+        f"a manifest spoiled by {line:.20}": (spoil_manifest(line.encode()), INCOMPLETE, (SPOILED,))
+        for line in ("{]", '{"rows": -1}', '{"rows": 1e99}', f'{{"bytes": {1 << 63}}}', '{"x": ' + "[" * 10_000)
+    },
+    "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
         INCOMPLETE,
-        (r"1 manifests or states are damaged \(such as a@lab.json",),
+        (r"1 manifest or state file is damaged \(such as a@lab.json",),
     ),
+    "the folder of states removed": (
+        removal("state"),
+        INCOMPLETE,
+        (r"3 boots have no state of the node.*part-a@lab-a1",),
+    ),
+    "a state removed": (removal(f"state/{B}.json"), INCOMPLETE, (r"1 boot has no state of the node.*part-b@lab-b1",)),
     "acknowledgements rewritten": (
         rewrite,
         IMBALANCED,
@@ -270,7 +283,7 @@ def test_records_that_a_writer_had_not_finished_are_counted_by_the_state_of_the_
     log = Log(tmp_path / "export", A)
     log.snapshot(schema.START)
     log.write()
-    save_state(log, row=90_140, ended=False)
+    save_state(log.folder, A, BootEnd(log.boot_id, 90_140, 1))
     expect(
         log.folder,
         INCOMPLETE,
@@ -289,7 +302,6 @@ def test_lost_records_explain_the_imbalances_that_follow_from_them(tmp_path: Pat
     log.lost = 5
     log.snapshot(schema.STOP)
     log.write(*lost)
-    save_state(log)
     expect(
         log.folder,
         INCOMPLETE,
@@ -310,7 +322,7 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
         log.tables[schema.QUEUE_STATS].clear()
     log.snapshot(schema.STOP)
     log.write()
-    expect(log.folder, INCOMPLETE, r"1 hours of a running broker have no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
+    expect(log.folder, INCOMPLETE, r"1 hour of a running broker has no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
 @pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
@@ -339,7 +351,7 @@ def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
     for log in (upstream, downstream):
         log.snapshot(schema.STOP)
         log.write()
-    text = rf"up to 1 messages of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
+    text = rf"up to 1 message of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
     expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
 
 
@@ -360,7 +372,6 @@ def restarts(folder: Path, *starts: datetime, last_runs: bool = False) -> list[L
         log.snapshot(schema.PERIODIC if last_runs and number + 1 == len(starts) else schema.STOP)
         log.write()
         logs.append(log)
-    save_state(logs[-1], ended=not last_runs)
     return logs
 
 
@@ -381,7 +392,7 @@ def test_a_clock_that_is_ahead_calls_no_other_broker_dead(tmp_path: Path) -> Non
         log.round_trip("q")
         log.snapshot()
         log.write()
-        save_state(log, row=log.row + 10, ended=False)
+        save_state(log.folder, node, BootEnd(log.boot_id, log.row + 10, 1))
     expect(tmp_path / "export", BALANCED)
 
 
@@ -400,10 +411,23 @@ def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize(("waiting", "status"), [(90_140, INCOMPLETE), (0, BALANCED)])
+def test_a_copy_of_a_log_in_which_no_record_is_checked_is_not_balanced(
+    tmp_path: Path, waiting: int, status: str
+) -> None:
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
+    log.snapshot(schema.START)
+    log.write()
+    save_state(log.folder, A, BootEnd(log.boot_id, waiting, 1))
+    sentences = r"no record is checked yet: .* \(a@lab b1\)", "90,140 records are not checked"
+    expect(log.folder, status, *sentences if waiting else ())
+
+
 def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Path) -> None:
     log = Log(tmp_path / "export", A, start=datetime.now(UTC))
     log.snapshot(schema.START)
     log.round_trip("q")
+    log.snapshot()
     log.write()
 
     class Growing(Folder):
@@ -419,7 +443,6 @@ def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Pat
                 log.round_trip("q")
                 log.snapshot(schema.STOP)
                 log.write()
-                save_state(log)
             return found
 
     ledger = make_ledger(InProcess(), Growing(str(log.folder)), Folder(str(tmp_path / "stored")))
@@ -446,7 +469,6 @@ def two_brokers(folder: Path, follows: bool) -> None:
         log.now_us += 1_000_000
         log.snapshot(schema.STOP)
         log.write()
-        save_state(log)
 
 
 @pytest.mark.parametrize("follows", [False, True])
@@ -464,7 +486,6 @@ def test_two_boots_that_follow_one_are_of_two_brokers(tmp_path: Path) -> None:
         log.round_trip("q")
         log.snapshot(schema.STOP)
         log.write()
-        save_state(log)
     expect(tmp_path / "export", INCOMPLETE, r"two brokers have this name: .* \(a@lab b1, a@lab b2\)")
 
 
@@ -505,7 +526,6 @@ def restarted(folder: Path, end: str, ready: int, taken: int = 0, **found: Any) 
     second.snapshot(schema.START)
     second.snapshot(schema.STOP)
     second.write()
-    save_state(second)
 
 
 STOP, KILL = schema.STOP, schema.PERIODIC

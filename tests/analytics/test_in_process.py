@@ -122,8 +122,10 @@ def test_an_input_without_a_log_and_an_output_that_exists_are_refused_and_nothin
     one(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    done = analyze(tmp_path, output="taken")
-    assert done.returncode == 73 and [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
+    for taken, text in (("taken", "exists already"), ("taken/file", "is a file")):
+        done = analyze(tmp_path, output=taken)
+        assert (done.returncode, done.stderr) == (73, f"warren analyze: {tmp_path}/{taken}: {text}\n")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
 
 
 def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:

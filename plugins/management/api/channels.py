@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from functools import partial
 
 from warren.broker.session.connection import Connection
-from warren.broker.session.consumer import ChannelConsumer
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import route
-from ..stats.counters import queue_key
+from ..stats.counters import object_key
 from ..views.channel import ChannelView, channel_view, lists_of_channel
 from ..views.consumer import ConsumerView, consumer_view, consumers_of, local_consumer_view
 from ..views.detailed_rates import channel_name
@@ -59,11 +58,6 @@ def listing(request: Request, connections: Iterable[Connection]) -> Listing[Chan
     return Listing(channels, lambda channel: channel_view(stats, channel), channel_name)
 
 
-def consumer_name(consumer: ChannelConsumer) -> str:
-    """The text that the filter of a page compares."""
-    return f"{consumer.queue.name} {consumer.tag}"
-
-
 @route("GET", ANY, "/consumers", "/consumers/{vhost}")
 async def list_consumers(request: Request) -> Listing[ConsumerView]:
     """List the consumers of the user's connections, or of all connections for users with the tag monitoring."""
@@ -72,6 +66,7 @@ async def list_consumers(request: Request) -> Listing[ConsumerView]:
     consumed = [queue async for queue in request.in_slices(queues) if len(queue.consumers) > 0]
     every = (consumer for queue in consumed for consumer in consumers_of(queue))
     if caller.is_local:
-        return Listing(every, partial(local_consumer_view, caller), order=lambda consumer: queue_key(consumer.queue))
+        return Listing(every, partial(local_consumer_view, caller), order=lambda one: object_key(one.queue))
     consumers = [one async for one in request.in_slices(every) if caller.sees_connection(one.channel.connection)]
-    return Listing(consumers, partial(consumer_view, caller), consumer_name, lambda consumer: queue_key(consumer.queue))
+    describe = partial(consumer_view, caller)
+    return Listing(consumers, describe, lambda one: f"{one.queue.name} {one.tag}", lambda one: object_key(one.queue))

@@ -13,8 +13,9 @@ from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import route
-from ..stats.counters import exchange_key
-from ..views.exchange import ExchangeView, exchange_view, lists_of_exchange
+from ..stats.counters import object_key
+from ..views.detailed_rates import of_exchange
+from ..views.exchange import ExchangeView, exchange_view
 from ..views.stats import RequestStats
 from .bindings import unbound
 
@@ -32,14 +33,14 @@ def list_exchanges(request: Request) -> Listing[ExchangeView]:
     """List the exchanges in the virtual hosts that the user sees, the default exchange first in each."""
     stats = RequestStats(request)
     exchanges = [exchange for vhost in request.vhosts() for exchange in vhost.exchanges.values()]
-    return Listing(exchanges, partial(exchange_view, stats), lambda exchange: exchange.name, exchange_key)
+    return Listing(exchanges, partial(exchange_view, stats), lambda exchange: exchange.name, object_key)
 
 
 @route("GET", VHOST, "/exchanges/{vhost}/{exchange}")
 async def get_exchange(request: Request) -> Response[ExchangeView]:
     """Return one exchange."""
     stats, exchange = RequestStats(request), request.exchange()
-    lists = lists_of_exchange(request.host, stats, exchange)
+    lists = of_exchange(request.host, stats, exchange) if stats.enabled else {}
     return await with_lists(request, exchange_view(stats, exchange), lists)
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from warren.broker.core.policies.upstream_parameters import UPSTREAM
 
 from ...http.auth import MONITOR, POLICIES
-from ...http.responses import Response, done, missing, ok
+from ...http.responses import Response, done, existing, missing, ok
 from ...http.time_slices import sorted_in_slices
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import route
-from ..stats.federation_links import Links, Row, links_of
+from ..stats.federation_links import Row, links_of
 from ..views.federation_topology import INTERNAL, Topology, TopologyView, exchange_link, queue_links
-from ..views.link import LinkView, detailed_link_view, link_view
+from ..views.link import LinkView, link_view
 from ..views.stats import RequestStats
 
 UP = ("running", "starting")
@@ -36,7 +36,7 @@ async def get_link(request: Request) -> Response[LinkView]:
     """Return a link with its counters, and with samples of its rates if a range is asked for."""
     async for row in request.in_slices(rows(request)):
         if row["id"] == request.path["id"]:
-            return ok(detailed_link_view(RequestStats(request), row))
+            return ok(link_view(RequestStats(request), row, detailed=True))
     raise missing()
 
 
@@ -51,22 +51,14 @@ async def restart(request: Request) -> Response[None]:
     """Restart a link; its messages on the upstream are kept."""
     id = request.path["id"]
     known = any([row["id"] == id async for row in request.in_slices(rows(request))])
-    if not known or request.path["node"] != request.node.name or not links_service(request).restart(id):
+    if not known or request.path["node"] != request.node.name or not existing(links_of(request.host)).restart(id):
         raise missing()
     return done()
 
 
-def links_service(request: Request) -> Links:
-    """Return the federation service. Raises HTTPError (404) if it does not run."""
-    links = links_of(request.host)
-    if links is None:
-        raise missing()
-    return links
-
-
 def rows(request: Request) -> Iterator[Row]:
-    """Return the rows of the request's virtual hosts, in no order. Raises HTTPError (404)."""
-    links = links_service(request).each_status()
+    """Return the rows of the request's virtual hosts, in no order. Raises HTTPError (404) without the service."""
+    links = existing(links_of(request.host)).each_status()
     names = {vhost.name for vhost in request.vhosts()}
     return (row for row in links if row["vhost"] in names)
 

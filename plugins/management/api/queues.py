@@ -9,14 +9,14 @@ from warren.broker.amqp.names import strip_line_ends
 from warren.broker.plugin import Queue
 
 from ...http.auth import ADMIN, VHOST
-from ...http.responses import Response, bad, done, not_found, put
+from ...http.responses import Response, bad, done, existing, put
 from ...http.time_slices import when
 from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import route
-from ..stats.counters import queue_key
-from ..views.queue import QueueView, lists_of_queue, parts_with, queue_view, queue_view_with_unset, view_of_parts
+from ..stats.counters import object_key
+from ..views.queue import PARTS, QueueView, lists_of_queue, parts_with, queue_view_with_unset, view_of_parts
 from ..views.stats import RequestStats
 from .bindings import unbound
 
@@ -40,7 +40,8 @@ def list_queues(request: Request) -> Listing[QueueView]:
     def describe_some(names: Collection[str]) -> Callable[[Queue], QueueView]:
         return partial(view_of_parts, parts_with(names), request, stats)
 
-    return Listing(queues, partial(queue_view, request, stats), lambda queue: queue.name, queue_key, describe_some)
+    describe = partial(view_of_parts, PARTS, request, stats)
+    return Listing(queues, describe, lambda queue: queue.name, object_key, describe_some)
 
 
 @route("GET", VHOST, "/queues/detailed")
@@ -48,7 +49,7 @@ def list_detailed(request: Request) -> Listing[QueueView]:
     """List queues with unset fields as null; consumers and detailed rates are only in a single queue."""
     stats = RequestStats(request)
     queues = [queue for vhost in request.vhosts() for queue in vhost.queues.values()]
-    return Listing(queues, partial(queue_view_with_unset, request, stats), lambda queue: queue.name, queue_key)
+    return Listing(queues, partial(queue_view_with_unset, request, stats), lambda queue: queue.name, object_key)
 
 
 @route("GET", VHOST, "/queues/{vhost}/{queue}")
@@ -108,6 +109,5 @@ async def until_resumed(request: Request, queue: Queue) -> None:
 @route("POST", ADMIN, "/queues/{vhost}/{queue}/actions")
 def act(request: Request, body: Action) -> Response[None]:
     """Return 400: RabbitMQ's former actions were for mirrored queues."""
-    if request.path["queue"] not in request.path_vhost().queues:
-        raise not_found("queue_not_found")
+    existing(request.path_vhost().queues.get(request.path["queue"]), "queue_not_found")
     raise bad(["unknown", body.action])

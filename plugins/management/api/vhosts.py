@@ -4,8 +4,6 @@ from functools import partial
 
 import msgspec
 
-from warren.broker.plugin import Node
-
 from ...http.auth import ADMIN, ANY
 from ...http.responses import HTTPError, Response, done, ok, put
 from ...http.time_slices import when
@@ -48,24 +46,19 @@ async def put_vhost(request: Request, body: VHostBody) -> Response[None]:
     node, name = request.node, request.path["name"]
     while node.is_ending(name):  # its objects are known by names
         await request.wait(when(partial(node.when_dropped, name)))
-    with request.acting():
-        return changed_vhost(request, node, name, body)
-
-
-def changed_vhost(request: Request, node: Node, name: str, body: VHostBody) -> Response[None]:
     tags = [tag.strip() for tag in body.tags.split(",")] if isinstance(body.tags, str) else body.tags
     tags = [tag for tag in tags if tag] if tags is not None else None
-    existed = name in node.vhosts
-    if existed:
-        if (body.description, tags, body.default_queue_type) != (None, None, None):
+    with request.acting():
+        existed = name in node.vhosts
+        if not existed:
+            new = (name, body.description or "", tags or (), body.default_queue_type or "")
+            node.add_vhost(*new, request.host.check_alarms)
+            if not request.caller.is_local:
+                node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
+        elif (body.description, tags, body.default_queue_type) != (None, None, None):
             node.update_vhost(name, body.description, tags, body.default_queue_type)
-    else:
-        new = (name, body.description or "", tags or (), body.default_queue_type or "")
-        node.add_vhost(*new, request.host.check_alarms)
-        if not request.caller.is_local:
-            node.users.set_permission(request.user.name, name, ".*", ".*", ".*")
-    if body.tracing is not None:
-        node.set_tracing(name, body.tracing)
+        if body.tracing is not None:
+            node.set_tracing(name, body.tracing)
     return put(existed)
 
 

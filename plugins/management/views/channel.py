@@ -1,6 +1,6 @@
 """The view of a channel."""
 
-from typing import Any, NotRequired
+from typing import Any, NotRequired, cast
 
 from warren.broker.session.channel import Channel
 
@@ -57,8 +57,7 @@ def channel_view(stats: RequestStats, channel: Channel) -> ChannelView:
         key = channel_key(connection, channel)
         item |= stats.message_stats("channel", key, channel_counters(channel)) | stats.idle_since("channel", key)
         item |= NO_PROCESS
-    view: ChannelView = item
-    return view
+    return cast(ChannelView, item)
 
 
 def lists_of_channel(stats: RequestStats, channel: Channel) -> Lists:

@@ -1,6 +1,6 @@
 """The view of a connection."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -95,5 +95,4 @@ def connection_view(stats: RequestStats, connection: Connection) -> ConnectionVi
         item |= {"recv_cnt": connection.received_reads, "send_cnt": connection.sent_writes}
         item |= {"send_pend": len(connection.output.buffer)}
         item |= NO_PROCESS
-    view: ConnectionView = item
-    return view
+    return cast(ConnectionView, item)

@@ -4,12 +4,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from warren.broker.amqp.table_json import json_of_table
 from warren.broker.core.telemetry.event_exchange import INTERNAL
-from warren.broker.plugin import Exchange, Host
+from warren.broker.plugin import Exchange
 
-from ..framework.pagination import Lists
-from ..stats.counters import exchange_counters, exchange_key
+from ..stats.counters import exchange_counters, object_key
 from ..stats.rates import Counted
-from .detailed_rates import RatesView, of_exchange
+from .detailed_rates import RatesView
 from .stats import RequestStats
 
 
@@ -37,11 +36,6 @@ def exchange_view(stats: RequestStats, exchange: Exchange) -> ExchangeView:
     if exchange.policy is not None:
         view.policy = exchange.policy.name
     if stats.enabled:
-        counters = stats.message_stats("exchange", exchange_key(exchange), exchange_counters(exchange))
+        counters = stats.message_stats("exchange", object_key(exchange), exchange_counters(exchange))
         view.message_stats = counters.get("message_stats", UNSET)
     return view
-
-
-def lists_of_exchange(host: Host, stats: RequestStats, exchange: Exchange) -> Lists:
-    """The lists of a single exchange: detailed rates."""
-    return of_exchange(host, stats, exchange) if stats.enabled else {}

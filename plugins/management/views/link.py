@@ -1,7 +1,7 @@
 """The view of a federation link."""
 
 from datetime import UTC, datetime
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from ..stats.federation_links import Row, link_counters, link_key
 from ..stats.rates import Counted
@@ -30,8 +30,8 @@ class LinkView(TypedDict):
     message_stats: NotRequired[Counted]
 
 
-def link_view(stats: RequestStats, row: Row) -> LinkView:
-    """Return the fields of a link from the service's row."""
+def link_view(stats: RequestStats, row: Row, detailed: bool = False) -> LinkView:
+    """Return the fields of a link from the service's row; `detailed` adds its rates even while it is down."""
     kind = str(row["type"])
     item: Any = {
         "node": row["node"],
@@ -55,15 +55,9 @@ def link_view(stats: RequestStats, row: Row) -> LinkView:
         channel = item["local_channel"] = local_channel(row)
         if stats.enabled:
             channel["message_stats"] = stats.details("link", link_key(row), link_counters(row))
-    view: LinkView = item
-    return view
-
-
-def detailed_link_view(stats: RequestStats, row: Row) -> LinkView:
-    """Return the fields of a single link, with its counters and rates even while it is down."""
-    view = link_view(stats, row)
-    view["message_stats"] = stats.details("link", link_key(row), link_counters(row))
-    return view
+    if detailed:
+        item["message_stats"] = stats.details("link", link_key(row), link_counters(row))
+    return cast(LinkView, item)
 
 
 def local_channel(row: Row) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """The view of a queue."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple, Required
+from typing import Any, NamedTuple, Required, cast
 
 from warren.broker.amqp.properties import timestamp
 from warren.broker.core.definitions.exporter import arguments_with_type
@@ -14,7 +14,7 @@ from warren.broker.session.consumer import ChannelConsumer
 
 from ..framework.pagination import Item, Lists
 from ..framework.request import Request
-from ..stats.counters import length_counters, lengths, queue_counters, queue_key
+from ..stats.counters import lengths, named, object_key, queue_counters
 from ..stats.history import LENGTHS
 from ..stats.rates import Counted
 from ..stats.watermarks import oldest_age_s
@@ -73,18 +73,12 @@ class Part(NamedTuple):
     make: Callable[[Request, RequestStats, Queue], Any]
 
 
-def queue_view(request: Request, stats: RequestStats, queue: Queue) -> QueueView:
-    """The fields of a queue, as in lists."""
-    return view_of_parts(PARTS, request, stats, queue)
-
-
 def view_of_parts(parts: Iterable[Part], request: Request, stats: RequestStats, queue: Queue) -> QueueView:
     """The fields of a queue that these parts make."""
     item: Any = {}
     for part in parts:
         item |= part.make(request, stats, queue)
-    view: QueueView = item
-    return view
+    return cast(QueueView, item)
 
 
 def parts_with(names: Collection[str]) -> list[Part]:
@@ -147,15 +141,14 @@ def first_timestamp(queue: Queue) -> int | None:
 
 
 def length_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
-    return stats.details("queue", queue_key(queue), length_counters(lengths(queue))) if stats.totals else {}
+    return stats.details("queue", object_key(queue), named(LENGTHS, lengths(queue))) if stats.totals else {}
 
 
 def counter_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
-    return stats.message_stats("queue", queue_key(queue), queue_counters(queue)) if stats.enabled else {}
-
-
-def idle_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
-    return stats.idle_since("queue", queue_key(queue)) if stats.enabled else {}
+    if not stats.enabled:
+        return {}
+    key = object_key(queue)
+    return stats.message_stats("queue", key, queue_counters(queue)) | stats.idle_since("queue", key)
 
 
 def age_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
@@ -163,15 +156,15 @@ def age_fields(request: Request, stats: RequestStats, queue: Queue) -> Any:
     if not stats.enabled or not queue.ready:
         return {}
     now_ms = request.node.clock.now_ms()
-    age_s = oldest_age_s(request.state.watermarks, queue_key(queue), queue, now_ms)
+    age_s = oldest_age_s(request.state.watermarks, object_key(queue), queue, now_ms)
     return {} if age_s is None else {"oldest_ready_message_age": age_s}
 
 
 def lists_of_queue(host: Host, stats: RequestStats, queue: Queue) -> Lists:
     """The lists of a single queue: detailed rates and consumers."""
-    if not stats.enabled:
-        return {}
-    return {**of_queue(host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))}
+    return (
+        {**of_queue(host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))} if stats.enabled else {}
+    )
 
 
 def queue_view_with_unset(request: Request, stats: RequestStats, queue: Queue) -> QueueView:
@@ -181,8 +174,7 @@ def queue_view_with_unset(request: Request, stats: RequestStats, queue: Queue) -
         item["garbage_collection"] = NO_GARBAGE
         if queue.settings.type != QUORUM:
             item.setdefault("head_message_timestamp", None)
-    view: QueueView = item
-    return view
+    return cast(QueueView, item)
 
 
 def add_consumers(item: Item, queue: Queue) -> None:
@@ -214,8 +206,7 @@ def add_quorum_fields(item: Item, node: str, queue: Queue) -> None:
 PARTS = [
     Part(SETTINGS, properties),
     Part(frozenset((*LENGTHS, *(f"{name}_details" for name in LENGTHS))), length_fields),
-    Part(frozenset({"message_stats"}), counter_fields),
-    Part(frozenset({"idle_since"}), idle_fields),
+    Part(frozenset({"message_stats", "idle_since"}), counter_fields),
     Part(frozenset({"oldest_ready_message_age"}), age_fields),
 ]
 PARTS.insert(2, Part(frozenset(QueueView.__annotations__).difference(*(part.names for part in PARTS)), state_fields))

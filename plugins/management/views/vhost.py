@@ -1,27 +1,26 @@
 """The view of a virtual host, with sums over its objects."""
 
 from collections.abc import Iterable
-from typing import NotRequired, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, TypedDict, cast
 
 from warren.broker.plugin import Queue, VHost
 from warren.broker.session.connection import Connection
 
 from ...http.time_slices import in_slices
-from ..stats.counters import Values, length_counters, lengths, message_counters, vhost_key
+from ..stats.counters import Values, lengths, message_counters, named, vhost_key
 from ..stats.history import BYTE_COUNTERS, LENGTHS
 from ..stats.rates import Counted
 from .stats import RequestStats, with_counters
 
 
+@dataclass(slots=True)
 class Totals:
     """Queue lengths and bytes of connections, closed ones included, by virtual host, and the number of consumers."""
 
-    __slots__ = ("consumers", "lengths", "bytes")
-
-    def __init__(self) -> None:
-        self.consumers = 0
-        self.lengths: dict[str, Values] = {}
-        self.bytes: dict[str, Values] = {}
+    consumers: int = 0
+    lengths: dict[str, Values] = field(default_factory=dict)
+    bytes: dict[str, Values] = field(default_factory=dict)
 
 
 async def totals_of(vhosts: Iterable[VHost], connections: Iterable[Connection]) -> Totals:
@@ -68,16 +67,14 @@ class VHostView(VHostMetadata):
 
 def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> VHostView:
     stored = vhost.metadata
-    metadata: VHostMetadata = {
+    metadata = {
         "description": stored.description,
         "tags": list(stored.tags),
         "default_queue_type": stored.default_queue_type or "classic",
     }
-    item: VHostView = {
+    item: Any = {
         "name": vhost.name,
-        "description": metadata["description"],
-        "tags": metadata["tags"],
-        "default_queue_type": metadata["default_queue_type"],
+        **metadata,
         "metadata": metadata,
         "protected_from_deletion": stored.protected,
         "tracing": vhost.firehose is not None,
@@ -85,9 +82,9 @@ def vhost_view(node: str, stats: RequestStats, totals: Totals, vhost: VHost) -> 
     }
     key = vhost_key(vhost)
     if stats.totals:
-        item |= stats.details("vhost", key, length_counters(totals.lengths[vhost.name]))
+        item |= stats.details("vhost", key, named(LENGTHS, totals.lengths[vhost.name]))
     if stats.enabled:
-        item |= stats.details("vhost", key, dict(zip(BYTE_COUNTERS, totals.bytes[vhost.name], strict=True)))
+        item |= stats.details("vhost", key, named(BYTE_COUNTERS, totals.bytes[vhost.name]))
         statistics = vhost.statistics
         item |= stats.message_stats("vhost", key, message_counters(statistics.publishing, statistics.delivered()))
-    return item
+    return cast(VHostView, item)

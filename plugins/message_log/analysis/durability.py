@@ -33,7 +33,21 @@ import pyarrow.compute as pc
 
 from ..file_format.schema import DELIVER, ENQUEUE, LEAVING, START
 from .boots import Boot, Name, micros
-from .facts import BOOL, BOOT, MESSAGES, Fact, Numbers, codes, group, measures, names, unified
+from .facts import (
+    BOOL,
+    BOOT,
+    MESSAGES,
+    Fact,
+    Numbers,
+    codes,
+    combinations,
+    group,
+    measures,
+    names,
+    of_boots,
+    ranks,
+    unified,
+)
 
 Queue = tuple[str | None, str | None]
 """Virtual host and name."""
@@ -229,22 +243,19 @@ def waiting_in(journeys: pa.Table, messages: pa.Table, cut: Mapping[Name, int]) 
 
 def cut_of(journeys: pa.Table, cut: Mapping[Name, int]) -> Numbers:
     """Return the time of the cut of each journey's boot."""
-    if not cut:
-        return np.full(journeys.num_rows, NONE)
-    boots = zip(*(journeys[name].to_pylist() for name in BOOT), strict=True)
-    return np.fromiter((cut.get(boot, NONE) for boot in boots), "i8", journeys.num_rows)
+    found: Numbers = of_boots(journeys, {name: [at] for name, at in cut.items()}, [NONE])[:, 0]
+    return found
 
 
 def promises(journeys: pa.Table, messages: pa.Table) -> list[Numbers]:
     """Return whether the message of each journey is persistent, whether it was confirmed, and the time of that."""
     keys = list(MESSAGES.keys)
     both = unified(pa.concat_tables([messages.select(keys), journeys.select(keys)]))
-    columns = np.stack([codes(both[name]) for name in keys], axis=1)
-    _, number = np.unique(columns, axis=0, return_inverse=True)
+    number = ranks(combinations(codes(both[name]) for name in keys))
     flags = []
     for values in (*(pc.fill_null(messages[name], False) for name in ("persistent", "confirmed")), messages["at"]):
         of_message = codes(values)
-        of_number = np.zeros(len(columns) + 1, of_message.dtype)
+        of_number = np.zeros(both.num_rows + 1, of_message.dtype)
         of_number[number[: messages.num_rows]] = of_message
         flags.append(of_number[number[messages.num_rows :]])
     return flags

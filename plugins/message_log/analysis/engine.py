@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 AT_ONCE = 16  # values that are merged in one step, and at most so many of a key are held
-PARTITIONS = 256  # at most, of the keys of a merge
+PARTITIONS = 200  # at most, of the keys of a merge
 PYTHON_ERROR = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*([\w.]+)(?:: (.*))?$", re.MULTILINE)
 TASKS = 4  # for each core, of many small files
 
@@ -73,8 +73,7 @@ class InProcess:
         groups: dict[int, list[Value]] = {}
         for first in range(0, len(items), AT_ONCE):  # so that what waits for its merge is bounded
             for pairs in self.map(lambda item: list(function(item)), items[first : first + AT_ONCE]):
-                for key, value in pairs:
-                    groups[key] = append(merge, groups.get(key, []), value)
+                add(merge, groups, pairs)
         return [finish((key, merge(groups.pop(key)))) for key in list(groups)]
 
 
@@ -104,7 +103,7 @@ class Spark:
         if not items:
             return []
         tasks = max(self._tasks(items), min(tasks, len(items)))
-        pairs = self._context.parallelize(items, tasks).flatMap(function)
+        pairs = self._context.parallelize(items, tasks).mapPartitions(partial(merged, function, merge))
         steps = one_of, partial(append, merge), partial(extend, merge)
         groups = pairs.combineByKey(*steps, min(keys, PARTITIONS), int)
         with errors_of_tasks():
@@ -128,6 +127,27 @@ def errors_of_tasks() -> Iterator[None]:
             raise
         name, text = raised[-1]
         raise (Vanished if name.endswith(f".{Vanished.__name__}") else OSError)(text or name) from None
+
+
+def merged(
+    function: Callable[[Item], Iterable[tuple[int, Value]]],
+    merge: Callable[[list[Value]], Value],
+    items: Iterable[Item],
+) -> Iterator[tuple[int, Value]]:
+    """Yield the values of some items, those of each key merged."""
+    groups: dict[int, list[Value]] = {}
+    for item in items:
+        add(merge, groups, function(item))
+    for key in list(groups):
+        yield key, merge(groups.pop(key))
+
+
+def add(
+    merge: Callable[[list[Value]], Value], groups: dict[int, list[Value]], pairs: Iterable[tuple[int, Value]]
+) -> None:
+    """Add values to those of their keys."""
+    for key, value in pairs:
+        groups[key] = append(merge, groups.get(key, []), value)
 
 
 def one_of(value: Value) -> list[Value]:

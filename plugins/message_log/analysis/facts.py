@@ -27,7 +27,7 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ NAME = pa.dictionary(pa.int32(), pa.string())
 TIME = pa.timestamp("us", "UTC")
 INT, BOOL, FLOAT = pa.int64(), pa.bool_(), pa.float32()
 Numbers = np.ndarray[Any, Any]
+Values = dict[str, Any]
 
 
 class Measure(NamedTuple):
@@ -195,6 +196,7 @@ Facts = dict[str, pa.Table]
 """A table for each name of FACTS, with the columns of its schema."""
 
 MOST = 1 << 60  # of a number in a row
+MERGES = {"sum": (np.add, 0), "min": (np.minimum, 2 * MOST), "max": (np.maximum, -2 * MOST)}
 LATEST = 1 << 57  # of a time in microseconds: Python has dates up to the year 9999
 BUCKETS = 128  # of a histogram for each factor of e: a quantile is off by 0.4 % at most
 
@@ -229,15 +231,74 @@ def with_one_dictionary(names: pa.ChunkedArray) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, coded.dictionary)
 
 
-def group(fact: Fact, rows: pa.Table) -> pa.Table:
-    """Return a fact of rows that have its columns, with one row for each combination of keys."""
+def group(fact: Fact, rows: pa.Table, where: Numbers | None = None) -> pa.Table:
+    """Return a fact of rows that have its columns, or of some of them, with one row for each combination of keys."""
     rows = unified(rows)
+    places = np.arange(rows.num_rows) if where is None else np.flatnonzero(where)
+    if not len(places):
+        return fact.schema.empty_table()
+    number = combinations(key for name in fact.keys for key in key_numbers(rows[name], places))
+    order = np.argsort(number)
     if any(measure.merge == "last" for measure in fact.measures.values()):
-        return last_of_group(fact, rows)
-    aggregations = [(name, measure.merge) for name, measure in fact.measures.items()]
-    grouped = rows.group_by(list(fact.keys), use_threads=False).aggregate(aggregations)
-    renamed = grouped.rename_columns([*fact.keys, *fact.measures]).cast(fact.schema)
-    return greatest(fact, renamed) if fact.top else renamed
+        order = np.lexsort([codes(rows[next(iter(fact.measures))])[places], number])
+    starts = np.flatnonzero(np.r_[True, np.diff(number[order]) != 0])
+    order = places[order]
+    columns = {name: rows[name].take(pa.array(order[starts])) for name in fact.keys}
+    for name, measure in fact.measures.items():
+        columns[name] = merged_column(rows[name], measure, order, starts)
+    grouped = pa.table(columns).cast(fact.schema)
+    return greatest(fact, grouped) if fact.top else grouped
+
+
+def key_numbers(column: pa.ChunkedArray, places: Numbers) -> Iterator[Numbers]:
+    """Yield numbers that are equal in rows with the same key."""
+    if column.null_count and not pa.types.is_dictionary(column.type) and not pa.types.is_string(column.type):
+        yield numbers_of(column.is_valid())[places]
+        column = column.cast(INT).fill_null(0)
+    yield codes(column)[places]
+
+
+def combinations(columns: Iterable[Numbers]) -> Numbers:
+    """Return a number for each row, which orders rows as the columns do, the first one above all."""
+    number, count = np.zeros(1, "i8"), 1
+    for values in columns:
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if high - low >= MOST // count:
+            number, values = ranks(number), ranks(values)
+            count, low, high = len(values), 0, len(values)
+        number = number * (high - low + 1) + (values.astype("i8") - low)
+        count *= high - low + 1
+    return number
+
+
+def ranks(values: Numbers) -> Numbers:
+    """Return numbers from 0 on in the same order."""
+    found: Numbers = np.unique(values, return_inverse=True)[1]
+    return found
+
+
+def merged_column(column: pa.ChunkedArray, measure: Measure, order: Numbers, starts: Numbers) -> pa.Array:
+    """Return the merged values of groups of rows: those of `order` from each of `starts` to the next one."""
+    if column.null_count == len(column):
+        return pa.nulls(len(starts), measure.type)
+    if measure.merge == "last":
+        return column.take(pa.array(order[np.r_[starts[1:], len(order)] - 1]))
+    texts = None
+    if pa.types.is_string(column.type):
+        coded = column.combine_chunks().dictionary_encode()
+        texts = coded.dictionary.take(pc.sort_indices(coded.dictionary))
+        column = pc.index_in(column, texts)
+    if not pa.types.is_floating(column.type):
+        column = column.cast(INT)
+    merge, neutral = MERGES[measure.merge]
+    filled = column.fill_null(neutral) if column.null_count else column
+    values = merge.reduceat(numbers_of(filled)[order], starts)
+    absent = None
+    if column.null_count:
+        absent = np.logical_and.reduceat(numbers_of(column.is_null())[order], starts)
+        values = np.where(absent, 0, values)
+    found = pa.array(values, mask=absent)
+    return found.cast(measure.type) if texts is None else texts.take(found)
 
 
 def greatest(fact: Fact, rows: pa.Table) -> pa.Table:
@@ -250,13 +311,6 @@ def greatest(fact: Fact, rows: pa.Table) -> pa.Table:
     texts = pa.table({name: rows[name].cast(pa.string()) for name in fact.keys} | {measure: rows[measure]})
     order = [(measure, "descending"), *((name, "ascending") for name in fact.keys)]
     return rows.take(pc.sort_indices(texts, order)[: fact.top])
-
-
-def last_of_group(fact: Fact, rows: pa.Table) -> pa.Table:
-    """Return the row with the greatest first measure of each combination of keys."""
-    rows = in_order(rows.cast(fact.schema), *fact.keys, next(iter(fact.measures)))
-    changes = np.logical_or.reduce([np.diff(codes(rows[name])) != 0 for name in fact.keys])
-    return rows.filter(pa.array(np.r_[changes, True][: rows.num_rows]))
 
 
 def merge(parts: Iterable[Facts], facts: Mapping[str, Fact] = FACTS) -> Facts:
@@ -300,7 +354,7 @@ def merge_ranges(rows: pa.Table) -> pa.Table:
 def in_order(rows: pa.Table, *keys: str) -> pa.Table:
     """Return rows so that those with the same keys follow each other, numbers in ascending order."""
     rows = unified(rows)
-    return rows.take(pa.array(np.lexsort([codes(rows[name]) for name in reversed(keys)])))
+    return rows.take(pa.array(np.argsort(combinations(codes(rows[name]) for name in keys), kind="stable")))
 
 
 def codes(column: pa.ChunkedArray) -> Numbers:
@@ -314,9 +368,30 @@ def codes(column: pa.ChunkedArray) -> Numbers:
     return numbers_of(column.combine_chunks().indices.fill_null(-1))
 
 
+def is_one_of(column: pa.ChunkedArray, texts: Collection[str]) -> Numbers:
+    """Return where a column of names has one of some texts."""
+    names = pa.table({"name": column})
+    column = unified(names)["name"].combine_chunks()
+    wanted = np.array([*(text in texts for text in column.dictionary.to_pylist()), False])
+    found: Numbers = wanted[numbers_of(column.indices.fill_null(-1))]
+    return found
+
+
 def numbers_of(column: pa.Array | pa.ChunkedArray) -> Numbers:
     numbers: Numbers = column.to_numpy(zero_copy_only=False)
     return numbers
+
+
+def of_boots(rows: pa.Table, values: Mapping[tuple[str, str], Sequence[int]], default: Sequence[int]) -> Numbers:
+    """Return the values of the boot of each row, or the default."""
+    if not rows.num_rows:
+        return np.zeros((0, len(default)), "i8")
+    columns = [as_column(rows[name], NAME) for name in BOOT]
+    rows = unified(pa.table(columns, names=list(BOOT)))
+    nodes, boots = (rows[name].combine_chunks().dictionary.to_pylist() for name in BOOT)
+    found = np.array([[values.get((node, boot), default) for boot in boots] for node in nodes], "i8")
+    of_rows: Numbers = found[codes(rows["node"]), codes(rows["boot_id"])]
+    return of_rows
 
 
 def quantile_table(histograms: pa.Table, keys: list[str], thousandths: Mapping[str, int]) -> pa.Table:
@@ -385,10 +460,13 @@ class Table:
         return numbers_of(self[name].is_valid())
 
     def grouped(self, fact: Fact, where: Numbers | None = None, **columns: Any) -> pa.Table:
-        """Return a fact of the rows `where`, from these columns and, for the others, those of the table."""
-        values = {name: columns.get(name) if name in columns else self[name] for name in fact.schema.names}
-        table = pa.table({name: as_column(value, fact.schema.field(name).type) for name, value in values.items()})
-        return group(fact, table if where is None else table.filter(pa.array(where)))
+        """Return a fact of the rows `where`, as `columns`."""
+        return group(fact, self.columns(fact, **columns), where)
+
+    def columns(self, fact: Fact, **columns: Any) -> pa.Table:
+        """Return rows with the columns of a fact, from these columns and, for the others, those of the table."""
+        values = {name: columns[name] if name in columns else self[name] for name in fact.schema.names}
+        return pa.table({name: as_column(value, fact.schema.field(name).type) for name, value in values.items()})
 
 
 def as_column(values: Any, type: pa.DataType) -> pa.ChunkedArray:
@@ -420,13 +498,24 @@ def divide(facts: Facts, count: int) -> list[Facts]:
         return [facts]
     slices: list[Facts] = [{} for _ in range(count)]
     for name, rows in facts.items():
-        column = SLICED_BY.get(name)
+        rows, column = unified(rows), SLICED_BY.get(name)
         numbers = slice_numbers(rows[column]) % count if column is not None else np.zeros(rows.num_rows, "i8")
-        order = np.argsort(numbers, kind="stable")
-        ordered, ends = rows.take(pa.array(order)), np.cumsum(np.bincount(numbers, minlength=count))
+        order = np.argsort(numbers.astype("u1"), kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=count))
         for place, (begin, end) in enumerate(zip(np.r_[0, ends], ends, strict=False)):
-            slices[place][name] = ordered.slice(begin, end - begin)
+            slices[place][name] = with_own_names(rows.take(pa.array(order[begin:end])))
     return slices
+
+
+def with_own_names(rows: pa.Table) -> pa.Table:
+    """Return rows without the names that none of them has, which would be copied with them to another process."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            names = rows.column(place).combine_chunks()
+            used = names.indices.unique().drop_null()
+            names = pa.DictionaryArray.from_arrays(pc.index_in(names.indices, used), names.dictionary.take(used))
+            rows = rows.set_column(place, field, names)
+    return rows
 
 
 def slice_numbers(column: pa.ChunkedArray) -> Numbers:
@@ -465,3 +554,11 @@ def empty() -> Facts:
 
 def total(column: pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
+
+
+def keyed(rows: Iterable[Values], *names: str) -> dict[tuple[Any, ...], list[Values]]:
+    """Return rows by the values of columns."""
+    found: dict[tuple[Any, ...], list[Values]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found

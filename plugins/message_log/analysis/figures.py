@@ -10,12 +10,12 @@ from ..file_format import schema
 from ..file_format.schema import ACK, DELIVER, FED_OUT
 from .boots import micros
 from .crossings import LinkCount
-from .facts import Facts, quantile_table
+from .facts import Facts, Values, keyed, quantile_table
 from .health import Queue, Trend, queue_of
 from .reduction import HELD, WEIGHT
 from .snapshots import CONSUMED, MILLIONTHS
 from .timeline import ENDLESS, p99_bound
-from .traffic import QUEUE, THOUSANDTHS, Values, estimate, keyed
+from .traffic import QUEUE, THOUSANDTHS, estimate
 
 DIGITS = {"consumers": 3, "prefetch": 3, "utilisation": 4, "unacked": 3, "ready": 3}  # of means
 COUNTED = (

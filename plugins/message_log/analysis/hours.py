@@ -9,7 +9,7 @@ waits    acknowledged messages by interval and time since the publish
 handled  messages in and out of each boot by second
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,10 @@ from .facts import (
     codes,
     group,
     in_order,
+    is_one_of,
     measures,
     names,
     numbers_of,
-    unified,
 )
 from .reduction import WEIGHT
 
@@ -60,6 +60,7 @@ MINUTES = Fact(
     {**measures("sum", "weight", "bytes"), **measures("max", "peak", "last"), **measures("min", "first")},
 )
 SECONDS = Fact({**NAMED, "second": INT}, measures("sum", "weight"))
+SECOND_SUMS = Fact({**names("node", "vhost", "name"), "second": INT}, measures("sum", "weight", "bytes"))
 COUNTED = {  # the events of each count; "redelivered" and "left" have some of the deliveries, too
     "published": (PUBLISH, FED_IN),
     "entered": (ENQUEUE,),
@@ -136,15 +137,6 @@ def departs(traffic: pa.Table, flags: dict[str, Numbers]) -> Numbers:
     return out
 
 
-def is_one_of(column: pa.ChunkedArray, texts: Collection[str]) -> Numbers:
-    """Return where a column of names has one of some texts."""
-    names = pa.table({"name": column})
-    column = unified(names)["name"].combine_chunks()
-    wanted = np.array([*(text in texts for text in column.dictionary.to_pylist()), False])
-    found: Numbers = wanted[numbers_of(column.indices.fill_null(-1))]
-    return found
-
-
 def moments(traffic: pa.Table, flags: dict[str, Numbers], interval: int) -> pa.Table:
     """Count messages by queue and interval.
 
@@ -160,7 +152,7 @@ def moments(traffic: pa.Table, flags: dict[str, Numbers], interval: int) -> pa.T
     # That is the earliest time, since the end of the second is taken for the end of the wait.
     entered_us = pa.array((second + 1) * 1_000_000 - highest_us, mask=~timed)
     table = table.append_column("wait_us", pa.array(highest_us, mask=~timed)).append_column("entered_us", entered_us)
-    return group(MOMENTS, table.filter(pa.array(some)))
+    return group(MOMENTS, table, some)
 
 
 def waits(traffic: pa.Table, flags: dict[str, Numbers], interval: int) -> pa.Table:
@@ -197,12 +189,9 @@ def series_by_second(traffic: pa.Table, flags: dict[str, Numbers]) -> Iterable[t
         for flow, count in FLOWS.items():
             if flow == ("published" if scope == "queue" else "enqueued"):
                 continue
-            named = flags[count] & numbers_of(traffic[scope].is_valid())
-            rows = traffic.filter(pa.array(named)).select(["node", "vhost", scope, "second", "weight", "bytes"])
-            rows = rows.rename_columns(["node", "vhost", "name", "second", "weight", "bytes"])
-            sums = [("weight", "sum"), ("bytes", "sum")]
-            grouped = unified(rows).group_by(["node", "vhost", "name", "second"], use_threads=False).aggregate(sums)
-            yield scope, flow, grouped.rename_columns(rows.column_names)
+            rows = traffic.select(["node", "vhost", scope, "second", "weight", "bytes"])
+            rows = rows.rename_columns(SECOND_SUMS.schema.names)
+            yield scope, flow, group(SECOND_SUMS, rows, flags[count] & numbers_of(traffic[scope].is_valid()))
 
 
 def constant(text: str, count: int) -> pa.Array:

@@ -22,7 +22,7 @@ VANISHED = "entered, and neither left nor remains"
 OPEN_COUNTS = Fact(names(*QUEUE), measures("sum", "entered", *WAYS_OUT, "orphans", "remaining"))
 
 
-@dataclass(slots=True)
+@dataclass
 class Balance:
     """The equation of a queue in one boot, within its checked range.
 

@@ -6,6 +6,7 @@ merged.
 """
 
 from collections.abc import Mapping
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -55,9 +56,12 @@ from .facts import (
     Table,
     bucket,
     codes,
+    combinations,
     greatest,
     group,
+    is_one_of,
     numbers_of,
+    of_boots,
     unified,
 )
 
@@ -149,20 +153,22 @@ class Events(Table):
         self.kind = known[event.indices.to_numpy()]
         self.weight = np.floor(WEIGHT / self["sample_rate"].to_numpy().astype("f8") + 0.5).astype("i8")
 
-    def reason(self) -> pa.ChunkedArray:
-        return pc.fill_null(self["reason"].cast(pa.string()), "")
-
     def is_event(self, *names: str) -> Numbers:
         wanted: Numbers = np.array([name in names for name in (*schema.EVENT_NAMES, "")])[self.kind]
         return wanted
 
     def unroutable(self) -> Numbers:
         """Return where a message was published that no queue got, although none refused it."""
-        nowhere: Numbers = self.is_event(PUBLISH, FED_IN) & (self.number("routed", -1) == 0) & self.without_reason()
+        nowhere: Numbers = self.is_event(PUBLISH, FED_IN) & (self.number("routed", -1) == 0) & self.without_reason
         return nowhere
 
+    @cached_property
     def without_reason(self) -> Numbers:
-        return numbers_of(pc.equal(self.reason(), ""))
+        return ~self.has("reason") | is_one_of(self["reason"], ("",))
+
+    def only(self, *names: str) -> "Events":
+        """Return the events of some kinds."""
+        return Events(self.rows.filter(pa.array(self.is_event(*names))))
 
 
 def only(values: Numbers, where: Numbers) -> pa.Array:
@@ -174,10 +180,9 @@ def traffic(events: Events) -> pa.Table:
     """Count events by queue, user, kind and second, acknowledgements also by the time since the publish."""
     latency_us, timed = np.maximum(events.number("lat_us"), 0), events.has("lat_us")
     place = np.floor(np.log10(np.maximum(latency_us, 1)) * 2).clip(ACK_BUCKETS[0], ACK_BUCKETS[-1]).astype("i1")
-    unroutable = pa.chunked_array([pa.array(events.unroutable())])
     return events.grouped(
         TRAFFIC,
-        reason=pc.if_else(unroutable, UNROUTABLE, events.reason()),
+        reason=reasons(events),
         linked=events.has("link"),
         ack_bucket=only(place, timed & events.is_event(ACK)),
         second=events.number("ts_us") // 1_000_000,
@@ -191,24 +196,34 @@ def traffic(events: Events) -> pa.Table:
     )
 
 
-def latencies(events: Events) -> pa.Table:
-    """Return histograms of times since the publish, of redeliveries none."""
-    wanted = events.is_event(*STAGES) & events.has("lat_us")
-    wanted &= ~(events.is_event(DELIVER) & events.number("redelivered").astype(bool))
-    stage_names = np.array([STAGES.get(name, "") for name in schema.EVENT_NAMES])
-    latency_us = np.maximum(events.number("lat_us"), 0)
-    return events.grouped(
-        LATENCIES,
-        wanted,
-        stage=pa.array(stage_names[events.kind]),
-        bucket=bucket(latency_us),
-        records=np.ones(events.count, "i8"),
-        highest_us=latency_us,
+def reasons(events: Events) -> pa.ChunkedArray:
+    """Return the reasons of events; null is the same as an empty one."""
+    reason = events["reason"].combine_chunks()
+    texts = pa.array([*reason.dictionary.to_pylist(), UNROUTABLE, ""]).dictionary_encode()
+    place = numbers_of(reason.indices.fill_null(-1))  # the last text
+    place = np.where(events.unroutable(), len(reason.dictionary), place)
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(texts.indices.take(pa.array(place % len(texts))), texts.dictionary)]
     )
 
 
+def latencies(events: Events) -> pa.Table:
+    """Return times since the publish, of redeliveries none, as rows of histograms."""
+    wanted = events.is_event(*STAGES) & events.has("lat_us")
+    wanted &= ~(events.is_event(DELIVER) & events.number("redelivered").astype(bool))
+    stage_names = [STAGES.get(name, name) for name in schema.EVENT_NAMES]
+    latency_us = np.maximum(events.number("lat_us"), 0)
+    return events.columns(
+        LATENCIES,
+        stage=pa.DictionaryArray.from_arrays(pa.array(events.kind.astype("i4")), stage_names),
+        bucket=bucket(latency_us),
+        records=np.ones(events.count, "i8"),
+        highest_us=latency_us,
+    ).filter(pa.array(wanted))
+
+
 def stages(journeys: pa.Table) -> pa.Table:
-    """Return histograms of how long messages waited in their queue, and how long consumers held them."""
+    """Return how long messages waited in their queue, and how long consumers held them, as rows of histograms."""
     entered, delivered, last_delivered, left = (
         journeys[name].fill_null(-1).to_numpy() for name in ("enter_ns", "deliver_ns", "last_deliver_ns", "leave_ns")
     )
@@ -226,7 +241,7 @@ def stages(journeys: pa.Table) -> pa.Table:
 
 
 def ages(journeys: pa.Table) -> pa.Table:
-    """Return histograms of the ages of dead letters that consumers got, since the first publish."""
+    """Return the ages of dead letters that consumers got, since the first publish, as rows of histograms."""
     known = numbers_of(journeys["origin_us"].is_valid()) & numbers_of(journeys["last_deliver_ns"].is_valid())
     copies = journeys.filter(pa.array(known & (settled(journeys) > 0)))
     inside_us = (copies["last_deliver_ns"].to_numpy() - copies["enter_ns"].to_numpy()) // 1000
@@ -276,6 +291,7 @@ def consumer_of(tag: str | None, connection: str | None) -> int:
     return 3 * number_of(tag) + number_of(connection)
 
 
+@lru_cache(1 << 17)
 def number_of(name: str | None) -> int:
     return int.from_bytes(blake2b((name or "").encode(), digest_size=7).digest(), "big")
 
@@ -291,10 +307,10 @@ def consumers_of(events: Events) -> Numbers:
 
 
 def histogram(fact: Fact, table: pa.Table, times_us: Numbers) -> pa.Table:
-    """Return a fact of histograms, from its other keys and the time of each row."""
+    """Return rows of a fact of histograms, from its other keys and the time of each row."""
     columns = {name: table[name] for name in table.column_names}
     columns |= {"bucket": bucket(times_us), "records": np.ones(len(times_us), "i8"), "highest_us": times_us}
-    return group(fact, pa.table({name: columns[name] for name in fact.schema.names}).cast(fact.schema))
+    return pa.table({name: columns[name] for name in fact.schema.names}).cast(fact.schema)
 
 
 def routes(events: Events) -> pa.Table:
@@ -302,11 +318,8 @@ def routes(events: Events) -> pa.Table:
     published, returned = events.is_event(PUBLISH, FED_IN), events.is_event(RETURN)
     weights = np.where(published, events.weight, 0)
     nowhere = events.unroutable()
-    at, texts = (
-        only(events.number("ts_us"), nowhere),
-        [events[name].cast(pa.string()) for name in ("boot_id", "msg_seq")],
-    )
-    message = pc.if_else(pa.chunked_array([pa.array(nowhere)]), pc.binary_join_element_wise(*texts, "/"), None)
+    at = only(events.number("ts_us"), nowhere)
+    texts = [text_of(events, name, nowhere) for name in ("boot_id", "msg_seq")]
     return events.grouped(
         ROUTES,
         published | returned,
@@ -317,7 +330,7 @@ def routes(events: Events) -> pa.Table:
         unroutable_since=at,
         unroutable_last=at,
         routed_last=only(events.number("ts_us"), published & (events.number("routed") > 0)),
-        unroutable_message=message,
+        unroutable_message=pc.binary_join_element_wise(*texts, "/"),
     )
 
 
@@ -344,7 +357,7 @@ def attempts(events: Events) -> pa.Table:
 def row_ranges(events: Events) -> pa.Table:
     """Return the ranges of successive row numbers, with the offset of the wall clock from the monotonic clock."""
     names = [codes(events[name]) for name in BOOT]
-    order = np.lexsort([events.number("row"), *names])
+    order = np.argsort(combinations([*names, events.number("row")]))
     row, boots = events.number("row")[order], [name[order] for name in names]
     begins = np.ones(len(row), bool)
     begins[1:] = np.logical_or.reduce([(np.diff(row) > 1), *(np.diff(boot) != 0 for boot in boots)])
@@ -409,27 +422,25 @@ def close(journeys: pa.Table, checked: Mapping[tuple[str, str], CheckedRange]) -
 
 
 def among(rows: pa.Table, others: pa.Table, *keys: str) -> Numbers:
-    """Return which rows have the keys of one of the others."""
-    both = unified(pa.concat_tables([rows.select(keys), others.select(keys)]))
-    columns = np.stack([codes(both[name]) for name in keys], axis=1)
-    _, number = np.unique(columns, axis=0, return_inverse=True)
-    return np.isin(number[: rows.num_rows], number[rows.num_rows :])
+    """Return which rows have the keys of one of the others; most have already another last key."""
+    found = numbers_of(pc.is_in(rows[keys[-1]], others[keys[-1]].combine_chunks()))
+    some = rows.select(keys).filter(pa.array(found))
+    both = unified(pa.concat_tables([some, others.select(keys)]))
+    number = combinations(codes(both[name]) for name in keys)
+    found[found] = np.isin(number[: some.num_rows], number[some.num_rows :])
+    return found
 
 
 def bounds(rows: pa.Table, checked: Ranges) -> tuple[Numbers, Numbers]:
     """Return both ends of the checked range of the boot of each row."""
-    rows = unified(rows.select(BOOT))
-    boots, places = np.unique(np.stack([codes(rows[name]) for name in BOOT], axis=1), axis=0, return_inverse=True)
-    names = [rows[name].combine_chunks().dictionary.to_pylist() for name in BOOT]
-    ranges = [checked.get((names[0][node], names[1][boot]), CheckedRange()) for node, boot in boots]
-    ends = np.array(ranges or [CheckedRange()], "i8")
-    return ends[places, 0], ends[places, 1]
+    ends = of_boots(rows, checked, CheckedRange())
+    return ends[:, 0], ends[:, 1]
 
 
 def messages(events: Events) -> pa.Table:
     """Return the messages that clients and links published: in how many queues each should be and is, and promises."""
     published, confirmed = events.is_event(PUBLISH, FED_IN), events.is_event(CONFIRM)
-    empty = events.without_reason()
+    empty = events.without_reason
     entered = events.is_event(ENQUEUE) & empty
     flags = {"persistent": events.number("persistent").astype(bool) & published, "confirmed": confirmed & empty}
     return events.grouped(
@@ -445,14 +456,14 @@ def messages(events: Events) -> pa.Table:
 
 def crossings(events: Events) -> pa.Table:
     """Return the messages that links took from this broker, or brought to it, by identity."""
+    events = events.only(FED_IN, FED_OUT)
     arrives = events.is_event(FED_IN)
     at = events.number("ts_us")
     return events.grouped(
         CROSSINGS,
-        arrives | events.is_event(FED_OUT),
         taken=(~arrives).astype("i8"),
         arrived=arrives.astype("i8"),
-        discarded=(arrives & ~events.without_reason()).astype("i8"),
+        discarded=(arrives & ~events.without_reason).astype("i8"),
         node=text_of(events, "node", arrives),
         vhost=text_of(events, "vhost", arrives),
         upstream=text_of(events, "upstream", arrives),
@@ -466,7 +477,7 @@ def crossings(events: Events) -> pa.Table:
 
 def arrivals(events: Events) -> pa.Table:
     """Return the messages that links brought, with their identities."""
-    return events.grouped(ARRIVALS, events.is_event(FED_IN) & events.without_reason())
+    return events.grouped(ARRIVALS, events.is_event(FED_IN) & events.without_reason)
 
 
 def receipts(journeys: pa.Table, arrived: pa.Table) -> pa.Table:
@@ -499,5 +510,6 @@ def settled(journeys: pa.Table) -> Numbers:
 
 
 def text_of(events: Events, name: str, where: Numbers) -> pa.ChunkedArray:
-    """Return a column of names as text, null but for these rows."""
-    return pc.if_else(pa.chunked_array([pa.array(where)]), events[name].cast(pa.string()), pa.scalar(None, pa.string()))
+    """Return a column as text, null but for these rows."""
+    chosen = events[name].filter(pa.array(where)).cast(pa.string())
+    return chosen.take(pa.array(np.cumsum(where) - 1, mask=~where))

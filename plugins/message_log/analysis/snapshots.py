@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format.schema import QUEUE_STATS, STOP
-from .facts import BOOL, BOOT, INT, TIME, Fact, Facts, Measure, Table, group, measures, names, numbers_of
+from .facts import BOOL, BOOT, INT, TIME, Fact, Facts, Measure, Table, group, measures, names, numbers_of, of_boots
 
 MILLIONTHS = 1_000_000  # in which utilisations are summed
 STORE = ("store", "recovered_batch", "settling_batch", "damage", "previous_batch")  # of the snapshot of a start
@@ -107,9 +107,7 @@ def reduce_snapshots(rows: pa.Table) -> Facts:
 def trends_in(rows: pa.Table, windows: Mapping[tuple[str, str], Window]) -> pa.Table:
     """Return the lengths and the counters of queues in the intervals of the windows of boots."""
     table = Table(QUEUE_STATS, rows)
-    names = zip(table["node"].to_pylist(), table["boot_id"].to_pylist(), strict=True)
-    nowhere = Window(0, 1, 0)
-    chosen = np.array([windows.get(name, nowhere) for name in names] or [nowhere], "i8")[: table.count]
+    chosen = of_boots(table.rows, windows, Window(0, 1, 0))
     interval = chosen[:, 2] - 1 - (chosen[:, 0] - table.number("ts_us")) // chosen[:, 1]
     return table.grouped(
         TREND,
@@ -132,7 +130,8 @@ def scaled(table: Table, name: str, scale: int) -> np.ndarray:
 
 def rows_of(rows: pa.Table, wanted: Collection[tuple[str, str, int]]) -> pa.Table:
     """Return the rows of queues in the wanted snapshots: node, boot and number."""
+    numbers = pa.array(sorted({number for _, _, number in wanted}), INT)
     table = Table(QUEUE_STATS, rows)
-    keys = zip(table["node"].to_pylist(), table["boot_id"].to_pylist(), table["snapshot"].to_pylist(), strict=True)
-    chosen = np.fromiter((key in wanted for key in keys), bool, table.count)
-    return table.rows.filter(pa.array(chosen & table.has("queue")))
+    rows = table.rows.filter(pc.and_(pc.is_in(table["snapshot"], numbers), table["queue"].is_valid()))
+    keys = zip(*(rows[name].to_pylist() for name in (*BOOT, "snapshot")), strict=True)
+    return rows.filter(pa.array([key in wanted for key in keys], pa.bool_()))

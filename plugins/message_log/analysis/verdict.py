@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ..file_format.printable import IS, WAS, count
 from ..file_format.schema import boot_key
 from .boots import DAMAGED, LACKING, REPLACED, Boot, Name
 from .durability import Durability
@@ -70,14 +71,13 @@ def imbalances(
     ]
     found += [Imbalance(MISSING, **gap) for gap in missing]
     for each in balances:
-        for problem, count in (
+        for problem, wrong in (
             (UNEQUAL, each.difference),
             (UNLOGGED_IN, each.unlogged_in),
             (UNLOGGED_ACKS, each.unlogged_acks),
         ):
-            wrong = count if problem == UNEQUAL else max(count or 0, 0)
-            if wrong and each.difference is not None:
-                found.append(Imbalance(problem, *each.name, records=abs(wrong)))
+            if (wrong if problem == UNEQUAL else max(wrong or 0, 0)) and each.difference is not None:
+                found.append(Imbalance(problem, *each.name, records=abs(wrong or 0)))
     for row in not_arrived:
         at = datetime.fromtimestamp(row["left"] / 1_000_000, UTC)
         found.append(
@@ -135,21 +135,21 @@ class Verdict(NamedTuple):
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
+        checked = count(self.checked_records, "record", WAS)
         text = {
-            BALANCED: f"Nothing is missing: {checked} records were checked, "
+            BALANCED: f"Nothing is missing: {checked} checked, "
             "and every message that entered a queue left it or is still in it.",
-            IMBALANCED: f"The log does not balance: {first_of(self.causes)}. {checked} records were checked.",
+            IMBALANCED: f"The log does not balance: {first_of(self.causes)}. {checked} checked.",
             INCOMPLETE: "The log is not complete, so the result is not certain: "
-            f"{first_of(self.reasons)}. {checked} records were checked.",
+            f"{first_of(self.reasons)}. {checked} checked.",
             SAMPLED: "The log is a sample: all numbers are estimates, and no loss can be excluded.",
         }[self.status]
         if self.consequences:
-            text += f" {number_of(self.consequences, 'other imbalance')} may be a consequence."
+            text += f" {count(self.consequences, 'other imbalance')} may be a consequence."
         if self.explained:
-            text += f" Lost records explain {number_of(self.explained, 'imbalance')}."
+            text += f" Lost records explain {count(self.explained, 'imbalance')}."
         if self.unchecked_records and self.status != SAMPLED:
-            text += f" {unchecked} records are not checked, because no snapshot follows them."
+            text += f" {count(self.unchecked_records, 'record', IS)} not checked: no snapshot follows."
         return text
 
 
@@ -175,7 +175,7 @@ def verdict(boots: list[Boot], found: list[Imbalance], reasons: Iterable[str]) -
         consequences,
         len(found) - len(unexplained),
         checked,
-        sum(boot.end_row - boot.first_row for boot in boots) - checked,
+        sum(boot.end_row - boot.first_row + boot.unwritten for boot in boots) - checked,
         sum(boot.lost_records for boot in boots),
         sum(boot.duplicated for boot in boots),
     )
@@ -235,30 +235,30 @@ def line_of(problem: str, some: list[Imbalance]) -> str:
     more = len(places) - NAMED
     names = ", ".join(places[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
     if problem == NOT_KEPT:
-        return f"{number_of(records, 'confirmed message')} lost at a restart ({names})"
+        return f"{count(records, 'confirmed message')} lost at a restart ({names})"
     if problem == AT_RISK:
-        return f"up to {number_of(records, 'confirmed message')} lost with the end of the store ({names})"
+        return f"up to {count(records, 'confirmed message')} lost with the end of the store ({names})"
     if problem in OF_FILES:
         changed = "changed" if problem == FILE_CHANGED else "missing"
-        return f"{number_of(len(some), 'file')} of the export {changed} ({names})"
+        return f"{count(len(some), 'file')} of the export {changed} ({names})"
     if problem == MISSING:
-        return f"{number_of(records, 'record')} missing from the log ({names})"
-    return f"{number_of(records, 'message')}: {problem} ({names})"
+        return f"{count(records, 'record')} missing from the log ({names})"
+    return f"{count(records, 'message')}: {problem} ({names})"
 
 
 def where(each: Imbalance) -> str:
     """Return the place of an imbalance: its file, link or queue and node, with the number of messages."""
     if each.file is not None:
-        return f"{each.file} with {number_of(each.records or 0, 'record')}"
+        return f"{each.file} with {count(each.records or 0, 'record')}"
     boot = f"{each.node} {each.boot_id}" if each.boot_id is not None else f"{each.node}"
     name = each.queue if each.queue is not None else each.link
-    count = f"{each.records:,} of " if each.problem in OF_STORE else ""
-    return f"{count}{name} at {boot}" if name is not None else boot
+    share = f"{each.records:,} of " if each.problem in OF_STORE else ""
+    return f"{share}{name} at {boot}" if name is not None else boot
 
 
 def first_of(lines: list[str]) -> str:
     more = len(lines) - 1
-    return lines[0] + (f", and {number_of(more, 'more reason')} below" if more > 0 else "") if lines else ""
+    return lines[0] + (f", and {count(more, 'more reason')} below" if more > 0 else "") if lines else ""
 
 
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
@@ -266,7 +266,7 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
     lost = sum(boot.lost_records for boot in boots)
     unfinished = sum(boot.unfinished for boot in boots)
     reasons = {
-        f"{number_of(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": [
+        f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": [
             boot for boot in boots if boot.lost_records
         ],
         "two brokers have this name: one went on after the next had begun, or two followed one": [
@@ -281,8 +281,11 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
             boot for boot in boots if boot.silent
         ],
         "the log of the boot before is missing": [boot for boot in boots if boot.lacks_previous],
-        f"{number_of(unfinished, 'record')} lost that a writer had not finished when it ended": [
+        f"{count(unfinished, 'record')} lost that a writer had not finished when it ended": [
             boot for boot in boots if boot.unfinished
+        ],
+        "no record is checked yet: no file with a snapshot after them is finished": [
+            boot for boot in boots if boot.node in unchecked_nodes(boots)
         ],
         "there is no snapshot to compare with": [
             boot for boot in boots if boot.to_snapshot is None and not boot.sampled
@@ -292,12 +295,15 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
     return applying if boots else ["there is no log"]
 
 
+def unchecked_nodes(boots: list[Boot]) -> set[str]:
+    """Return the nodes of which there are records, and none is between two snapshots."""
+    compared = [boot for boot in boots if boot.to_snapshot is not None]
+    checked = {boot.node for boot in compared if boot.to_row > boot.from_row}
+    return {boot.node for boot in compared if boot.end_row - boot.first_row + boot.unwritten} - checked
+
+
 def names_of(boots: Iterable[Boot]) -> str:
     """Return nodes and boots, the first NAMED of them by name."""
     names = [f"{boot.node} {boot.boot_id}" for boot in boots]
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def number_of(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
