@@ -95,7 +95,10 @@ class ExchangeBindings:
         return list(self._destinations)
 
     def changed_since(self, number: int) -> list[UpstreamBinding] | None:
-        """Return the bindings that changed after `number`, oldest first, in a shared list; None if too many did."""
+        """Return the bindings that changed after change `number`, oldest first; None if too many changed since.
+
+        The list is shared by links that read the same changes: do not change it.
+        """
         self.announced = False
         if number < self._dropped:
             return None

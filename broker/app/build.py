@@ -43,7 +43,10 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 def build_node(
     config: Config, clock: Clock, store: Store, hashing: Hashing | None = None, registry: Registry | None = None
 ) -> Node:
-    """Build the node and restore what was stored. A new one has the default virtual host and user, or definitions."""
+    """Build the node and restore what was stored.
+
+    A new node has the default virtual host and user, or nothing if definitions are configured to be loaded.
+    """
     users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
     node = Node(
         config.node,
@@ -95,7 +98,10 @@ def build_node(
 
 
 def message_memory_bytes(config: Config) -> int:
-    """Return the memory above which messages are paged out, with BESIDE_BYTES left for what is held beside them."""
+    """Return the memory above which messages are paged out; no limit if they cannot be.
+
+    BESIDE_BYTES are left for messages that wait for the disk, and for deliveries beyond the limit.
+    """
     if config.memory:
         return 1 << 62
     limit = config.message_memory_bytes
@@ -131,7 +137,7 @@ def password_rules(config: Config) -> PasswordRules:
 
 
 def load_definitions(node: Node, config: Config) -> bool:
-    """Import the configured definition files before the journal's first batch. Log a failure and return False."""
+    """Import the configured definition files before the journal's first batch. On failure log it and return False."""
     from ..core.definitions.files import DefinitionsError, load  # here: 10 ms that most starts do not need
 
     try:
@@ -174,7 +180,10 @@ def report(event: str, level: str, fields: dict[str, object]) -> None:
 
 
 class QuorumNotice(Observer):
-    """An observer that logs the first declaration of a quorum queue while the store is not replicated."""
+    """An observer that logs the first declaration of a quorum queue while the store is not replicated.
+
+    Later ones are not logged: a client may declare 10,000 queues, and all are stored alike.
+    """
 
     def __init__(self, replication: Replication) -> None:
         self._replication = replication

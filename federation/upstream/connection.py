@@ -122,7 +122,10 @@ async def connect_transport(
 
 
 def early_close(endpoint: Endpoint) -> str:
-    """Return why the upstream may have closed the socket before AMQP, perhaps after it saw the certificate."""
+    """Return why an upstream may close the socket before it sends connection.start.
+
+    With TLS 1.3 the client's handshake is over before the server has looked at its certificate.
+    """
     if not endpoint.tls:
         return "the upstream closed the connection before AMQP began: the port may be one for TLS (amqps://)"
     line = "the upstream closed the connection right after the TLS handshake"
@@ -313,7 +316,10 @@ class UpstreamConnection:
             self._connection = None
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to aio-pika in a task of its own, which may cancel itself or never end. Raises LinkError."""
+        """Run a call to aio-pika in a task of its own. Raises LinkError.
+
+        aio-pika may raise CancelledError although the caller was not cancelled, and may not end with the connection.
+        """
         task = self.transport.loop.create_task(work)
         task.add_done_callback(mark_retrieved)
         either: list[asyncio.Future[Any]] = [task, self.ended]

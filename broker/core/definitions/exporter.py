@@ -140,7 +140,11 @@ def encode_entry(item: Document) -> bytes:
 
 
 def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section[Any]]]:
-    """Return head and sections of the document, whose objects do not change any more. Raises Unknown."""
+    """Return the head and the sections of the document.
+
+    The objects in them do not change any more, but are described as they are when the sections are read. Raises
+    Unknown.
+    """
     head: Document = {
         "rabbit_version": node.version,
         "rabbitmq_version": node.version,

@@ -193,7 +193,10 @@ class DefinitionsImport:
         return self._binds or any(self._new.values())
 
     def carry_out(self) -> Iterator[Wait | None]:
-        """Carry out the plan, without steps that are impossible now; yield a `Wait` that should be awaited, or None."""
+        """Carry out the plan, without steps that are impossible now.
+
+        Yields a `Wait` that should be awaited before the next step if the caller can, or None.
+        """
         while self._steps:
             step = self._steps.popleft()
             self._carry_out(step)

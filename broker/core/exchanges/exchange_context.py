@@ -69,7 +69,10 @@ class ExchangeContext(Protocol):
         """
 
     def emit(self, emissions: Iterable[Emission]) -> None:
-        """Enqueue emissions in slices, each taken from the iterable when the one before is enqueued, the first now."""
+        """Enqueue emissions in slices, after all that the type has emitted before.
+
+        The first emission is taken from the iterable now, and each of the others when the one before is enqueued.
+        """
 
     @property
     def emitting(self) -> bool:

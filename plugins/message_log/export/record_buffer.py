@@ -68,7 +68,10 @@ class RecordBuffer:
         self._soon_at = self._step_bytes
 
     def take(self, stored: int = 0) -> list[bytes | bytearray]:
-        """Take the batch in pieces to be joined, none without records. `stored` is the log's last durable batch."""
+        """Take the batch, in pieces to be joined, or an empty list if there are no records.
+
+        `stored` is the last durable batch of the store's log.
+        """
         full, self._full = self._full, False
         if not self._segments:
             if full:  # a batch of names alone
@@ -96,7 +99,10 @@ class RecordBuffer:
         self.names, self._named_row, self._new_names = Names(self._hold, self.links), self.row, True
 
     def _hold(self, size: int) -> bool:
-        """Reserve room for a name; without it no record is added until the next batch, so that no name stays alone."""
+        """Reserve room for a name, which is sent with the batch; without room, no record is added until the next one.
+
+        Otherwise a record that is dropped would leave its names in memory.
+        """
         if self._full or self._held_bytes + size + self.waiting_bytes > self._limit_bytes:
             self._full, self._soon_at = True, 0
             return False
