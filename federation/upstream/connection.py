@@ -244,9 +244,7 @@ class UpstreamConnection:
         if isinstance(capabilities, dict):
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
         if WAITS_FOR_CANCEL_OK in self.capabilities:
-            self._dispatcher.answer_cancel = lambda channel, consumer_tag: self.transport.send(
-                channel, CANCEL_OK, encode_short(consumer_tag)
-            )
+            self._dispatcher.answer_cancel = self._answer_cancel
         if self.endpoint.heartbeat_s:
             self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
@@ -310,6 +308,9 @@ class UpstreamConnection:
         if self._connection is not None:
             self.transport.loop.call_later(RELEASE_S, self._connection.underlay.release)
             self._connection = None
+
+    def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
+        self.transport.send(channel, CANCEL_OK, encode_short(consumer_tag))
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call to aio-pika in a task of its own. Raises LinkError.

@@ -184,7 +184,10 @@ def vhost_metadata(vhost: VHost) -> Document:
     kept = vhost.metadata
     queue_type = kept.default_queue_type or CLASSIC
     fields: Document = {"description": kept.description, "tags": list(kept.tags), "default_queue_type": queue_type}
-    return {**fields, "metadata": fields | ({"protected_from_deletion": True} if kept.protected else {})}
+    metadata = dict(fields)
+    if kept.protected:
+        metadata["protected_from_deletion"] = True
+    return {**fields, "metadata": metadata}
 
 
 def user_document(user: User) -> Document:

@@ -25,9 +25,27 @@ class RecordBuffer:
     """
 
     __slots__ = (
-        *("row", "dropped", "unwritten", "waiting_bytes", "names", "links", "_taken", "_limit_bytes", "_step_bytes"),
-        *("_soon", "_new_names", "_named_row", "_full", "_segments", "_seqs", "_sizes", "_routed", "_addresses"),
-        *("_details", "_held_bytes", "_soon_at"),
+        "row",
+        "dropped",
+        "unwritten",
+        "_taken",
+        "waiting_bytes",
+        "names",
+        "links",
+        "_limit_bytes",
+        "_step_bytes",
+        "_soon",
+        "_new_names",
+        "_named_row",
+        "_full",
+        "_segments",
+        "_seqs",
+        "_sizes",
+        "_routed",
+        "_addresses",
+        "_details",
+        "_held_bytes",
+        "_soon_at",
     )
 
     def __init__(self, limit_bytes: int, soon: Callable[[], None]) -> None:
