@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -41,7 +42,8 @@ class Busy(Exception):
     """An error of one line: another compaction of this export is running."""
 
 
-class SmallFile(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class SmallFile:
     """A file that may be merged with others of the same boot."""
 
     path: Path
@@ -86,14 +88,11 @@ def compact(folder: Path, now: datetime) -> Result:
             if hour is None or hour > now - GRACE - timedelta(hours=1):
                 continue
             for files in groups(small_files(folder, table, place, refused)):
-                whole = joined(table, files)
-                if whole is None:
-                    refused += [file.path for file in files]
-                    continue
-                merge(folder, table, files, whole)
-                rows += len(whole)
-                before += len(files)
-                after += 1
+                read = read_all(files, refused)
+                whole = joined(table, read, refused)
+                if whole is not None:
+                    merge(folder, table, list(read), whole)
+                    rows, before, after = rows + len(whole), before + len(read), after + 1
     return Result(before, after, rows, tuple(path.relative_to(folder).as_posix() for path in refused))
 
 
@@ -158,12 +157,24 @@ def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
             yield group
 
 
-def joined(table: str, files: list[SmallFile]) -> pa.Table | None:
-    """Return the rows of files in their order, or None if one of them is damaged."""
+def read_all(files: Iterable[SmallFile], refused: list[Path]) -> dict[SmallFile, pa.Table]:
+    """Return the rows of files; those that are damaged are added to `refused`."""
+    read = {}
+    for file in files:
+        try:
+            read[file] = pq.ParquetFile(file.path).read()
+        except (pa.ArrowException, OSError):
+            refused.append(file.path)
+    return read
+
+
+def joined(table: str, read: Mapping[SmallFile, pa.Table], refused: list[Path]) -> pa.Table | None:
+    """Return the rows of two files or more in their order, or None if there are fewer, or their columns differ."""
     try:
-        read = [pq.ParquetFile(file.path).read() for file in files]
-        return pa.concat_tables(read, promote_options="default").unify_dictionaries().sort_by(_ORDER[table])
-    except (pa.ArrowException, OSError):
+        whole = pa.concat_tables(read.values(), promote_options="default").unify_dictionaries()
+        return whole.sort_by(_ORDER[table]) if len(read) > 1 else None
+    except pa.ArrowException:
+        refused += [file.path for file in read]
         return None
 
 
