@@ -629,7 +629,7 @@ def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatc
     assert [(row["queue"], row["message"], row["message_id"]) for row in values["lost"]] == [
         ("q", f"a1/{number + 1}", f"m{number}") for number in range(5, MESSAGES + 5)
     ]
-    assert {(row["lost"], row["among"]) for row in values["lost"]} == {(3, MESSAGES)}
+    assert {(row["lost"], row["at_risk"], row["confirmed_before"]) for row in values["lost"]} == {(3, 3, MESSAGES)}
     monkeypatch.setattr("warren.plugins.message_log.analysis.ledger.LISTED", 7)
     values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
     assert (len(values["lost"]), values["rows"]["lost"]) == (7, MESSAGES)
