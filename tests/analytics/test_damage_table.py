@@ -449,6 +449,37 @@ def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Pat
     assert ledger.verdict.status == BALANCED, ledger.verdict.reasons
 
 
+@pytest.mark.parametrize(("exported", "status"), [("a1", BALANCED), ("a2", INCOMPLETE)])
+def test_a_boot_that_a_restored_backup_of_the_export_hides_is_missed(
+    tmp_path: Path, exported: str, status: str
+) -> None:
+    """The export has the first boot alone, and the third one begins; its data folder has the name of the second."""
+    first, third = Log(tmp_path / "export", A, "a1"), Log(tmp_path / "export", A, "a3", START + HOUR)
+    first.snapshot(schema.START)
+    work(first)
+    first.snapshot(schema.STOP)
+    first.write()
+    third.follow(first)
+    third.link |= {"exported_boot": exported, "exported_at": START + HOUR / 2}
+    third.recovered("q", len(first.ready["q"]))
+    third.snapshot(schema.START)
+    third.snapshot(schema.STOP)
+    third.write()
+    expect(first.folder, status, *[r"the log of the boot before is missing \(a@lab a3\)"] * (status == INCOMPLETE))
+
+
+def test_a_boot_whose_node_has_lost_its_state_is_compared_with_the_one_before_by_the_data_folder(
+    tmp_path: Path,
+) -> None:
+    (first,) = restarts(tmp_path / "export", START)
+    second = Log(first.folder, A, "b1", START + HOUR)
+    second.link |= {"exported_boot": "b0", "exported_at": START, "recovered_batch": first.batch}
+    for kind in (schema.START, schema.STOP):
+        second.snapshot(kind)
+    second.write()
+    expect(first.folder, IMBALANCED, r"20 confirmed messages lost at a restart \(20 of q at a@lab b0\)")
+
+
 # Two brokers of one name
 
 

@@ -68,6 +68,8 @@ class Link(NamedTuple):
     recovered_batch: int | None = None
     settling_batch: int | None = None
     damage: int | None = None
+    exported_boot: str | None = None
+    exported_at_us: int | None = None
 
 
 def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -> dict[str, pa.Array]:
@@ -134,6 +136,8 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
         "previous_row": linked(link.previous_row, "int64"),
         "previous_at": linked(link.previous_at_us, "timestamp"),
         "retention_days": linked(link.retention_days, "int32"),
+        "exported_boot": linked(link.exported_boot, "string"),
+        "exported_at": linked(link.exported_at_us, "timestamp"),
         "comparable": linked(link.comparable, "bool"),
         **{name: linked(getattr(link, name), "int64") for name in STORE},
         **{name: some(at_end(name), ~of_queue, "int64") for name in ("durable_batch", "last_batch")},

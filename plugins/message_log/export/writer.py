@@ -50,7 +50,8 @@ class Task(Boot, frozen=True):
 
     `resumed` is true if the messages at its start are not those that the boot before had stored, for example because
     the process has exported before. `continued` is true if an earlier writer of this boot has ended. `vhosts` are the
-    exported virtual hosts, if not all. `recovery` is the state of the store's log at the start, or None.
+    exported virtual hosts, if not all. `recovery` is the state of the store's log at the start, or None. `exported` is
+    the boot that exported last by the broker's data folder, and a time of it, or None.
     """
 
     directory: str
@@ -61,6 +62,7 @@ class Task(Boot, frozen=True):
     continued: bool = False
     vhosts: tuple[str, ...] = ()
     recovery: Recovery | None = None
+    exported: tuple[str, int] | None = None
 
 
 class Pending:
@@ -361,7 +363,7 @@ class Writer:
 
     def _snapshots(self) -> dict[str, pa.Array]:
         task, previous = self.task, self._state.previous
-        store = task.recovery or (None, None, None, None)
+        store = *(task.recovery or (None,) * 4), *(task.exported or (None,) * 2)
         link = Link(None, None, None, task.retention_days, None, None, *store)
         if previous is not None:
             comparable = previous.vhosts == task.vhosts and not task.resumed
