@@ -154,8 +154,7 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_damaged_in_its_middle_is_left_out_by_name(tmp_path: Path) -> None:
-    log = Log(tmp_path / "input", start=START)
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "input", start=START).begin()
     for _ in range(500):
         log.round_trip("work")
     log.write()

@@ -25,10 +25,7 @@ def report_of(folder: Path) -> Report:
 
 
 def started(folder: Path, *queues: str, boot_id: str = "b1", start: datetime = START) -> Log:
-    log = Log(folder / "log", boot_id=boot_id, start=start)
-    log.declare(*queues)
-    log.snapshot(schema.START)
-    return log
+    return Log(folder / "log", boot_id=boot_id, start=start).begin(*queues)
 
 
 def run(log: Log, steps: int, act: Callable[[int], object] = lambda step: None) -> None:
@@ -120,8 +117,7 @@ def restart(log: Log) -> Log:
     run(log, 12, lambda step: [publish(log, 30), consume(log, 30)])
     publish(log, 40)
     log.consumers[QUEUE] = 0
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     again = Log(log.folder, boot_id="b2", start=START + timedelta(minutes=5))
     again.follow(log)
     again.recovered(QUEUE, 40)
@@ -384,8 +380,7 @@ def test_a_sick_queue_raises_its_cause_and_nothing_else(
     log.consumers[QUEUE] = 0  # the clients leave before the broker stops
     for number in list(log.unacked[QUEUE]):
         log.requeue(number, QUEUE)
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     made = report_of(tmp_path)
     (found,) = made.values["wrong_now"]
     assert (found["cause"], found["node"], found["vhost"]) == (cause, log.node, "/")
@@ -492,8 +487,7 @@ def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path:
 def test_times_are_of_the_newest_boot(tmp_path: Path) -> None:
     first = started(tmp_path, QUEUE)
     run(first, 10, lambda step: slow(first, 9))
-    first.snapshot(schema.STOP)
-    first.write()
+    first.stop()
     again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC))
     again.follow(first)
     again.recovered(QUEUE, len(first.ready[QUEUE]))

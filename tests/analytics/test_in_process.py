@@ -27,9 +27,7 @@ def report_in(folder: Path, output: str = "report") -> dict[str, Any]:
 
 
 def one(folder: Path, damage: str = "jumped") -> Log:
-    log = Log(folder / "log", "rabbit@one")
-    log.declare("work")
-    log.snapshot(schema.START)
+    log = Log(folder / "log", "rabbit@one").begin("work")
     DAMAGES[damage](log, [log.round_trip("work") for _ in range(20)])
     return log
 
@@ -63,11 +61,9 @@ def test_a_stream_reads_only_new_hours_and_refuses_another_input(tmp_path: Path)
     assert analyze(tmp_path, "--stream").returncode == 0
     assert record.stat().st_mtime_ns == written
     assert len(list((tmp_path / "report" / "runs").iterdir())) == 1
-    again = Log(tmp_path / "log", "rabbit@two", "b9")
-    again.snapshot(schema.START)
+    again = Log(tmp_path / "log", "rabbit@two", "b9").begin()
     again.round_trip("other")
-    again.snapshot(schema.STOP)
-    again.write()
+    again.stop()
     assert analyze(tmp_path, "--stream").returncode == 0
     assert report_in(tmp_path)["totals"]["published"] == log.counts[schema.PUBLISH] + 1
     one(tmp_path / "other")

@@ -208,10 +208,8 @@ def test_a_writer_that_died_and_a_disk_that_was_full_are_found_in_a_log(tmp_path
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Values:
     folder = tmp_path_factory.mktemp("well")
-    log = Log(folder / "log")
-    log.snapshot(schema.START)
-    log.snapshot(schema.STOP)
-    log.write()
+    log = Log(folder / "log").begin()
+    log.stop()
     return report_of(folder / "log", folder / "report")
 
 
