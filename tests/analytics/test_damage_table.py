@@ -171,69 +171,49 @@ def rewrite(folder: Path) -> None:
 
 SPOILED = r"1 manifest or state file is damaged \(such as part-a@lab-a1"
 FILE = r"events/\S+-a1-000001.parquet with \d+ records"
+MISSING, CHANGED = (
+    rf"^The log does not balance: 1 file of the export {what} \({FILE}\)\. " for what in ("missing", "changed")
+)
+UNREADABLE = r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)"
+NEWEST = r"the log of the newest boot is missing, with \d+ records \({}\)"
+OTHER_END = rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {{}}\)"
+UNNOTICED = r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)"
+UNLOGGED = r"20 messages: the queue counted more acknowledgements than the log has \(q at a@lab a1\)"
 DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "none": (lambda folder: None, BALANCED, (r"^Nothing is missing: [\d,]+ records were checked",)),
     "a file deleted": (
         removal("events/*/*/part-*-a1-000001.parquet"),
-        IMBALANCED,
-        (
-            rf"^The log does not balance: 1 file of the export missing \({FILE}\)\. ",
-            r"\d other imbalances? may be a conseq",
-        ),
+        *(IMBALANCED, (MISSING, r"\d other imbalances? may be a conseq")),
     ),
-    "a file truncated": (
-        truncate,
-        IMBALANCED,
-        (
-            rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
-        ),
-    ),
-    "a page damaged": (
-        flip,
-        IMBALANCED,
-        (
-            rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
-        ),
-    ),
+    "a file truncated": (truncate, IMBALANCED, (CHANGED, UNREADABLE)),
+    "a page damaged": (flip, IMBALANCED, (CHANGED, UNREADABLE)),
     "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
     "the boot before removed": (
         removal("*/*/*/part-*-a1-*", "manifest/*-a1.jsonl"),
-        INCOMPLETE,
-        (r"the log of the boot before is missing \(a@lab a2\)",),
+        *(INCOMPLETE, (r"the log of the boot before is missing \(a@lab a2\)",)),
     ),
     "the newest boot removed": (
         removal("*/*/*/part-*-a2-*", "manifest/*-a2.jsonl"),
-        INCOMPLETE,
-        (r"not certain: the log of the newest boot is missing, with 309 records \(a@lab a2\)",),
+        *(INCOMPLETE, (f"not certain: {NEWEST.format('a@lab a2')}", "with 309 records")),
     ),
-    "the folder of manifests removed": (
-        removal("manifest"),
-        INCOMPLETE,
-        (r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)",),
-    ),
+    "the folder of manifests removed": (removal("manifest"), INCOMPLETE, (UNNOTICED,)),
     "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boot has no manifest.*part-b@lab-b1",)),
-    "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (r"3 boots have no manifest",)),
+    "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (UNNOTICED,)),
     "the downstream removed": (
         removal("*/*/*/part-b@*", "manifest/part-b@*", f"state/{B}.json"),
-        INCOMPLETE,
-        (rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {A}\)",),
+        *(INCOMPLETE, (OTHER_END.format(A),)),
     ),
     "the upstream removed": (
         removal("*/*/*/part-a@*", "manifest/part-a@*", f"state/{A}.json"),
-        INCOMPLETE,
-        (rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {B}\)",),
+        *(INCOMPLETE, (OTHER_END.format(B),)),
     ),
     "a node removed, but not its state": (
         removal("*/*/*/part-b@*", "manifest/part-b@*"),
-        INCOMPLETE,
-        (r"the log of the newest boot is missing, with \d+ records \(b@lab b1\)",),
+        *(INCOMPLETE, (NEWEST.format("b@lab b1"),)),
     ),
     "the end of the newest boot removed": (
         cut_newest,
-        IMBALANCED,
-        (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",),
+        *(IMBALANCED, (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",)),
     ),
     "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files? (is|are) in no manifest \(such as ",)),
     **{
@@ -243,24 +223,14 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
-        INCOMPLETE,
-        (r"1 manifest or state file is damaged \(such as a@lab.json",),
+        *(INCOMPLETE, (r"1 manifest or state file is damaged \(such as a@lab.json",)),
     ),
-    "the folder of states removed": (
-        removal("state"),
-        INCOMPLETE,
-        (r"3 boots have no state of the node.*part-a@lab-a1",),
-    ),
+    "the folder of states removed": (removal("state"), INCOMPLETE, (r"3 boots have no state of the node.*@lab-a1",)),
     "a state removed": (removal(f"state/{B}.json"), INCOMPLETE, (r"1 boot has no state of the node.*part-b@lab-b1",)),
-    "acknowledgements rewritten": (
-        rewrite,
-        IMBALANCED,
-        (r"20 messages: the queue counted more acknowledgements than the log has \(q at a@lab a1\)",),
-    ),
+    "acknowledgements rewritten": (rewrite, IMBALANCED, (UNLOGGED,)),
     "all snapshots removed": (
         removal("queue_stats"),
-        IMBALANCED,
-        (r"9 files of the export missing", r"there is no snapshot to compare with"),
+        *(IMBALANCED, (r"9 files of the export missing", r"there is no snapshot to compare with")),
     ),
 }
 
