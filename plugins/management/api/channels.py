@@ -9,16 +9,15 @@ from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing
-from ..framework.pagination import Listing, Lists, with_lists
+from ..framework.pagination import Listing, with_lists
 from ..framework.request import Request
 from ..framework.router import route
 from ..stats.counters import channel_counters, channel_key, object_key
 from ..stats.rates import Counted
-from ..views.connection import PeerView
 from ..views.consumer import ConsumerView, consumer_lists, consumer_view, consumers_of, local_consumer_view
 from ..views.detailed_rates import RatesView, channel_name, of_channel
 from ..views.stats import NO_PROCESS, Process, RequestStats, optional, required
-from .connections import connection_of, open_connections
+from .connections import PeerView, connection_of, open_connections
 
 
 @required(str, "name", "node", "vhost", "user", "user_who_performed_action", "state")
@@ -68,13 +67,6 @@ def channel_view(stats: RequestStats, channel: Channel) -> ChannelView:
     return cast(ChannelView, item)
 
 
-def lists_of_channel(stats: RequestStats, channel: Channel) -> Lists:
-    """The lists of a single channel: detailed rates and consumers."""
-    if not stats.enabled:
-        return {}
-    return {**of_channel(stats, channel), **consumer_lists(stats.caller, list(channel.consumers.values()))}
-
-
 @route("GET", ANY, "/channels")
 @route("GET", VHOST, "/vhosts/{vhost}/channels")
 def list_channels(request: Request) -> Listing[ChannelView]:
@@ -100,7 +92,8 @@ async def get_channel(request: Request) -> Response[ChannelView]:
         if channel is not None and channel_name(channel) == name:
             request.check_owner(connection.user)
             item = channel_view(stats, channel)
-            return await with_lists(request, item, lists_of_channel(stats, channel))
+            lists = {**of_channel(stats, channel), **consumer_lists(stats.caller, list(channel.consumers.values()))}
+            return await with_lists(request, item, lists if stats.enabled else {})
     raise missing()
 
 
