@@ -173,17 +173,9 @@ class ExchangeLink(Link):
         publisher.brings_from = self._upstream(connection) if self._listens else None
         undo = refused if window is not None else None
         forwarder = Forwarder(
-            self.node,
-            publisher,
-            connection.transport,
-            status,
-            settings.ack_mode,
-            key.name,
-            None,
-            prepare,
-            self.fail,
-            undo,
-        )
+            self.node, publisher, connection.transport, status, settings.ack_mode, key.name, None,
+            prepare, self.fail, undo,
+        )  # fmt: skip
         forwarder.rejected = self.report_rejected
         return forwarder
 

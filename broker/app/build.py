@@ -37,6 +37,12 @@ BESIDE_BYTES = 20 << 20  # 4 MiB in each of three batches of the journal, and `L
 MEANS = "a quorum queue is a durable queue, and is lost with the only machine that has it"
 REQUIRED = f"{MEANS}; storage.quorum_requires_replication refuses only new ones"
 
+SESSION_SETTINGS = (  # which have the same names in `Settings`
+    *("mechanisms", "channel_max", "frame_max", "heartbeat_s", "initial_frame_max", "max_message_size"),
+    *("connection_max", "channel_max_per_node", "consumer_max_per_channel", "default_consumer_prefetch"),
+    *("consumer_timeout_ms", "transaction_max_bytes"),
+)
+
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
@@ -151,20 +157,9 @@ def build_settings(config: Config) -> Settings:
     anonymous = config.anonymous_login_user if config.anonymous_login_user != NO_LOGIN else None
     return Settings(
         server_properties(config.product, config.version, runs_on),
-        mechanisms=config.mechanisms,
         anonymous_user=anonymous,
         anonymous_pass=config.anonymous_login_pass,
-        channel_max=config.channel_max,
-        frame_max=config.frame_max,
-        heartbeat_s=config.heartbeat_s,
-        initial_frame_max=config.initial_frame_max,
-        max_message_size=config.max_message_size,
-        connection_max=config.connection_max,
-        channel_max_per_node=config.channel_max_per_node,
-        consumer_max_per_channel=config.consumer_max_per_channel,
-        default_consumer_prefetch=config.default_consumer_prefetch,
-        consumer_timeout_ms=config.consumer_timeout_ms,
-        transaction_max_bytes=config.transaction_max_bytes,
+        **{name: getattr(config, name) for name in SESSION_SETTINGS},
     )
 
 

@@ -20,11 +20,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 def socket_options(config: Config) -> SocketOptions:
     return SocketOptions(
-        config.tcp_backlog,
-        config.tcp_nodelay,
-        config.tcp_keepalive,
-        config.tcp_sndbuf_bytes,
-        config.tcp_recbuf_bytes,
+        config.tcp_backlog, config.tcp_nodelay, config.tcp_keepalive, config.tcp_sndbuf_bytes, config.tcp_recbuf_bytes
     )
 
 

@@ -171,15 +171,11 @@ class Listener:
     async def _open(self, accepted: socket.socket, address: str, slot: Slot) -> None:
         assert self._protocol is not None
         try:
-            if self.tls is None:
-                await self._loop.connect_accepted_socket(partial(self._protocol, slot), accepted)
-                return
-            await self._loop.connect_accepted_socket(
-                partial(self._protocol, slot),
-                accepted,
-                ssl=self.tls.context,
-                ssl_handshake_timeout=self.tls.options.handshake_timeout_s,
-            )
+            context, timeout_s = None, None
+            if self.tls is not None:
+                context, timeout_s = self.tls.context, self.tls.options.handshake_timeout_s
+            made = partial(self._protocol, slot)
+            await self._loop.connect_accepted_socket(made, accepted, ssl=context, ssl_handshake_timeout=timeout_s)
         except OSError as error:  # includes ssl.SSLError, ConnectionError and TimeoutError
             slot.leave()
             if self.tls is not None:

@@ -34,12 +34,8 @@ __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 T = TypeVar("T")
 
 CAPABILITIES = (
-    "authentication_failure_close",
-    "basic.nack",
-    "connection.blocked",
-    "consumer_cancel_notify",
-    "exchange_exchange_bindings",
-    "publisher_confirms",
+    *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
+    *("exchange_exchange_bindings", "publisher_confirms"),
 )
 WAITS_FOR_CANCEL_OK = "accept_consumer_cancel_ok"  # a capability of upstreams
 CANCEL_OK, CHANNEL_OPEN = 0x003C001F, 0x0014000A

@@ -88,8 +88,14 @@ class ConsistentHashExchange(ExchangeType):
     description = "Consistent Hashing Exchange"
 
     __slots__ = (
-        *("routes_by_key_only", "_header", "_property"),
-        *("_shares", "_destinations", "_last_number", "_seeds", "_owners"),
+        "routes_by_key_only",
+        "_header",
+        "_property",
+        "_shares",
+        "_destinations",
+        "_last_number",
+        "_seeds",
+        "_owners",
     )
 
     def __init__(self, name: str, arguments: Table) -> None:

@@ -58,6 +58,7 @@ class Log:
         found = {"store": 1, "recovered_batch": 0, "settling_batch": 0, "damage": 0}
         self.link: Values = {"retention_days": 14, **found}
         self.transient: set[str] = set()  # queues
+        self.unattended: set[str] = set()  # queues
         self.consumers: dict[str, int] = {}  # by queue, if not 1
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
@@ -230,6 +231,7 @@ class Log:
             "queue": queue,
             "queue_type": "classic",
             "durable": queue not in self.transient,
+            "unattended": queue in self.unattended,
             "ready": len(self.ready[queue]),
             "unacked": len(self.unacked[queue]),
             "consumers": self.consumers.get(queue, 1),

@@ -449,6 +449,37 @@ def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Pat
     assert ledger.verdict.status == BALANCED, ledger.verdict.reasons
 
 
+@pytest.mark.parametrize(("exported", "status"), [("a1", BALANCED), ("a2", INCOMPLETE)])
+def test_a_boot_that_a_restored_backup_of_the_export_hides_is_missed(
+    tmp_path: Path, exported: str, status: str
+) -> None:
+    """The export has the first boot alone, and the third one begins; its data folder has the name of the second."""
+    first, third = Log(tmp_path / "export", A, "a1"), Log(tmp_path / "export", A, "a3", START + HOUR)
+    first.snapshot(schema.START)
+    work(first)
+    first.snapshot(schema.STOP)
+    first.write()
+    third.follow(first)
+    third.link |= {"exported_boot": exported, "exported_at": START + HOUR / 2}
+    third.recovered("q", len(first.ready["q"]))
+    third.snapshot(schema.START)
+    third.snapshot(schema.STOP)
+    third.write()
+    expect(first.folder, status, *[r"the log of the boot before is missing \(a@lab a3\)"] * (status == INCOMPLETE))
+
+
+def test_a_boot_whose_node_has_lost_its_state_is_compared_with_the_one_before_by_the_data_folder(
+    tmp_path: Path,
+) -> None:
+    (first,) = restarts(tmp_path / "export", START)
+    second = Log(first.folder, A, "b1", START + HOUR)
+    second.link |= {"exported_boot": "b0", "exported_at": START, "recovered_batch": first.batch}
+    for kind in (schema.START, schema.STOP):
+        second.snapshot(kind)
+    second.write()
+    expect(first.folder, IMBALANCED, r"20 confirmed messages lost at a restart \(20 of q at a@lab b0\)")
+
+
 # Two brokers of one name
 
 
@@ -521,6 +552,8 @@ def restarted(folder: Path, end: str, ready: int, taken: int = 0, **found: Any) 
     first.snapshot(end)
     first.write()
     second.follow(first)
+    if "recovered" in found:
+        second.recovered_before["q"] = found.pop("recovered")
     second.link |= found
     second.recovered("q", ready)
     second.snapshot(schema.START)
@@ -531,59 +564,52 @@ def restarted(folder: Path, end: str, ready: int, taken: int = 0, **found: Any) 
 STOP, KILL = schema.STOP, schema.PERIODIC
 LACKING = r"the store lacks the last batches of the boot before \(a@lab a2\)"
 REPLACED = r"the store is not the one of the boot before \(a@lab a2\)"
-STORES: dict[str, tuple[tuple[str, int, int, dict[str, Any]], str, tuple[str, ...]]] = {
-    "sound": ((STOP, MESSAGES, 0, {}), BALANCED, ()),
-    "messages gone after a stop": (
-        (STOP, MESSAGES - 3, 0, {}),
-        IMBALANCED,
-        (r"^The log does not balance: 3 confirmed messages lost at a restart \(3 of q at a@lab a1\)\.",),
-    ),
-    "rolled back over a stop": (
-        (STOP, MESSAGES, 0, {"recovered_batch": 0, "settling_batch": 0}),
-        IMBALANCED,
-        (
-            r"^The log does not balance: up to 5 confirmed messages lost with the end of the store "
-            r"\(5 of q at a@lab a1\)\. ",
-            LACKING,
-        ),
-    ),
-    "replaced after a stop": (
-        (STOP, 0, 0, {"store": 2, "recovered_batch": 0, "settling_batch": 0}),
-        IMBALANCED,
-        (r"balance: 20 confirmed messages lost at a restart \(20 of q at a@lab a1\)", REPLACED),
-    ),
-    "deleted after a kill": (
-        (KILL, 0, 0, {"store": 2, "recovered_batch": 0, "settling_batch": 0}),
-        IMBALANCED,
-        (r"balance: 20 confirmed messages lost at a restart \(20 of q at a@lab a1\)", REPLACED),
-    ),
-    "cut after a kill": (
-        (KILL, 8, 0, {"recovered_batch": 10}),
-        IMBALANCED,
-        (r"balance: 12 confirmed messages lost at a restart \(12 of q at a@lab a1\)", LACKING),
-    ),
+LOST = r"^The log does not balance: {} confirmed messages lost at a restart \({} of q at a@lab a1\)"
+LOST_3, LOST_12, LOST_20 = (LOST.format(count, count) for count in (3, 12, 20))
+AT_RISK = (
+    r"^The log does not balance: up to 5 confirmed messages lost with the end of the store \(5 of q at a@lab a1\)\. "
+)
+EMPTY = {"recovered_batch": 0, "settling_batch": 0}
+# How the boot ended, the recovered messages, those at consumers, and what the next start found; then the status, the
+# messages that were confirmed before, are there after, are missing, are lost and are at risk, and sentences.
+Store = tuple[str, int, int, dict[str, Any], str, tuple[int, ...], tuple[str, ...]]
+STORES: dict[str, Store] = {
+    "sound": (STOP, 20, 0, {}, BALANCED, (20, 20, 0, 0, 0), ()),
+    "messages gone after a stop": (STOP, 17, 0, {}, IMBALANCED, (20, 17, 3, 3, 3), (LOST_3,)),
+    "rolled back over a stop": (STOP, 20, 0, EMPTY, IMBALANCED, (20, 20, 0, 0, 5), (AT_RISK, LACKING)),
+    "replaced after a stop": (STOP, 0, 0, EMPTY | {"store": 2}, IMBALANCED, (20, 0, 20, 20, 20), (LOST_20, REPLACED)),
+    "deleted after a kill": (KILL, 0, 0, EMPTY | {"store": 2}, IMBALANCED, (20, 0, 20, 20, 20), (LOST_20, REPLACED)),
+    "cut after a kill": (KILL, 8, 0, {"recovered_batch": 10}, IMBALANCED, (20, 8, 12, 12, 17), (LOST_12, LACKING)),
     "cut after a kill, with messages at consumers": (
-        (KILL, 8, 3, {"recovered_batch": 10}),
-        IMBALANCED,
-        (r"balance: 12 confirmed messages lost at a restart \(12 of q at a@lab a1\)", r"up to 8 confirmed messages"),
+        *(KILL, 8, 3, {"recovered_batch": 10}, IMBALANCED, (23, 8, 15, 12, 20)),
+        (LOST_12, r"up to 8 confirmed messages"),
     ),
     "damaged before a start after a kill": (
-        (KILL, 8, 0, {"damage": 1}),
-        IMBALANCED,
-        (r"balance: 12 confirmed messages lost at a restart", r"the store was found damaged \(a@lab a2\)"),
+        *(KILL, 8, 0, {"damage": 1}, IMBALANCED, (20, 8, 12, 12, 12)),
+        (LOST_12, r"the store was found damaged \(a@lab a2\)"),
     ),
-    "settled in the last moment before a kill": ((KILL, 8, 0, {}), INCOMPLETE, (r"certain: a broker was killed",)),
-    "a run without the export": ((STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}), BALANCED, ()),
-    "a run without the export that settled nothing": ((STOP, MESSAGES, 0, {"recovered_batch": 1001}), BALANCED, ()),
-    "in memory": ((STOP, 0, 0, dict.fromkeys(("store", "recovered_batch", "settling_batch"))), BALANCED, ()),
+    "settled in the last moment before a kill": (
+        *(KILL, 8, 0, {}, INCOMPLETE, (20, 8, 12, 0, 0)),
+        (r"certain: a broker was killed",),
+    ),
+    "expired before the next start": (STOP, 4, 0, {"recovered": 20}, BALANCED, (20, 20, 0, 0, 0), ()),
+    "a run without the export": (STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}, BALANCED, (), ()),
+    "a run without the export that settled nothing": (
+        *(STOP, 20, 0, {"recovered_batch": 1001}, BALANCED),
+        *((20, 20, 0, 0, 0), ()),
+    ),
+    "other virtual hosts are exported": (STOP, 0, 0, {"comparable": False}, BALANCED, (), ()),
+    "in memory": (STOP, 0, 0, dict.fromkeys(("store", *EMPTY)), BALANCED, (), ()),
 }
 
 
 @pytest.mark.parametrize("name", STORES)
 def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None:
-    (end, ready, taken, found), status, sentences = STORES[name]
+    end, ready, taken, found, status, counts, sentences = STORES[name]
     restarted(tmp_path / "export", end, ready, taken, **found)
     ledger = expect(tmp_path / "export", status, *sentences)
+    names = ("confirmed_before", "there_after", "missing", "lost", "at_risk")
+    assert [tuple(getattr(row, name) for name in names) for row in ledger.durability] == [counts] * bool(counts)
     if status == BALANCED:
         assert ledger.verdict.reasons == []
 
@@ -591,6 +617,7 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
 # Files that no broker writes
 
 
+ABSENT = "the column is absent"
 HOSTILE = [
     *[(schema.EVENTS, "sample_rate", value) for value in (math.nan, math.inf, 0.0, -1.0, 3.0)],
     *[(schema.EVENTS, "ts_us", value) for value in (-1, 1 << 58)],
@@ -602,7 +629,9 @@ HOSTILE = [
     (schema.METRICS, "buckets", pa.list_(pa.struct([("a", pa.int64())]))),
     (schema.METRICS, "labels", pa.int64()),
     (schema.EVENTS, "queue", pa.list_(pa.int64())),
-    (schema.EVENTS, "msg_seq", pa.float64()),
+    *[(schema.EVENTS, name, ABSENT) for name in ("msg_seq", "node")],
+    *[(schema.EVENTS, name, type) for name, type in (("msg_seq", pa.float64()), ("row", pa.string()))],
+    *[(schema.EVENTS, name, value) for name, value in (("event", pa.int64()), ("vhost", None), ("queue", b"\xff"))],
 ]
 
 
@@ -621,9 +650,13 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     rows = pq.ParquetFile(path).read()
     place = rows.schema.get_field_index(column)
     is_type = isinstance(value, pa.DataType)
-    type = value if is_type else rows.schema.field(place).type
-    made = pa.nulls(rows.num_rows, type) if is_type else pa.array([value] * rows.num_rows, type)
-    rows = rows.set_column(place, pa.field(column, type), made)
+    type = value if is_type else pa.string() if isinstance(value, bytes) else rows.schema.field(place).type
+    if value is ABSENT:
+        rows = rows.drop_columns(column)
+    else:
+        values = [None if is_type else value] * rows.num_rows
+        made = pa.array(values).view(type) if isinstance(value, bytes) else pa.array(values, type)
+        rows = rows.set_column(place, pa.field(column, type), made)
     about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)

@@ -169,3 +169,6 @@ def test_messages_that_a_restart_brought_back_are_settled_and_balance(tmp_path: 
     assert run_here("analyze", "--in-process", *where).returncode == 0
     made = report_in(tmp_path)
     assert (made["input"]["skipped"], made["totals"]["delivered"]) == ({}, 3)
+    first, second = made["conservation"]["boots"]
+    assert first["exported_boot"] is None and second["exported_boot"] == second["previous_boot"] == first["boot_id"]
+    assert first["last"] <= second["exported_at"] <= second["first"]

@@ -74,7 +74,8 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     skip(ledger.input, [path for path, rows in read if rows is None])
     readings = [row for _, rows in read for row in rows or ()]
     oldest = facts["oldest"].to_pylist()
-    frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
+    peaks = {health.queue_of(row): row["peak"] for row in snapshots["lengths"].to_pylist()}
+    frame = Frame(kinds, oldest, ledger.boots, peaks)
     growth = trends(engine, ledger)
     judge = health.Judge(ledger.boots, kinds, facts, latency)
     wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)

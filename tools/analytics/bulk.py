@@ -1,6 +1,6 @@
 """A long log, made from columns: messages that are published, enqueued, confirmed, delivered and acknowledged.
 
-    python -m tests.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000]
+    python -m tools.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000]
 
 100 million events take a few minutes and 1 GB. There is a snapshot of all queues every 10 s.
 """
@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tests.analytics.log import START, arrow_schema, listed, save_state
 from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
-
-from .log import START, arrow_schema, listed, save_state
 
 EVENTS = (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK)
 MESSAGES_PER_FILE = 200_000
