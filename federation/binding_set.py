@@ -1,4 +1,4 @@
-"""The set of bindings that a federated exchange needs at its upstreams; pure. All its links read the same one.
+"""The bindings that a federated exchange needs at its upstreams; pure. All its links read the same ones.
 
 Local bindings with equal keys and arguments become one upstream binding, whatever their destinations. A binding that
 another downstream made has the argument x-bound-from with the name of its exchange, so it equals no other binding.
@@ -37,20 +37,20 @@ class UpstreamBinding:
     def size(self) -> int:
         return CHANGE_BYTES + len(self.routing_key) + len(self.arguments.framed)
 
-    def __repr__(self) -> str:
-        return f"UpstreamBinding({self.routing_key!r}, {self.arguments!r})"
 
-
-class BindingSet:
-    """The upstream bindings of one exchange, each with its local destinations, and their latest changes.
+class ExchangeBindings:
+    """The upstream bindings of a local exchange, each with its local destinations, and their latest changes.
 
     `number` counts the changes. A link reads the bindings that changed since its last number, each once however often
-    it changed, and acts on their present state.
+    it changed, and acts on their present state. `announced`: all links are notified of a change, and none has read it
+    yet.
     """
 
-    __slots__ = ("number", "_destinations", "_changes", "_numbers", "_changed_bytes", "_dropped", "_last_read")
-
-    def __init__(self) -> None:
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.announced = False
+        listening = exchange.type.upstream_binding
+        self._listening = listening[0] if listening is not None else None
         self.number = 0
         self._destinations: dict[UpstreamBinding, set[tuple[str, str]]] = {}  # by kind and name
         self._changes: OrderedDict[int, UpstreamBinding] = OrderedDict()  # by the number of its last change
@@ -66,40 +66,37 @@ class BindingSet:
     def __contains__(self, binding: UpstreamBinding) -> bool:
         return binding in self._destinations
 
-    def add(self, binding: Binding) -> UpstreamBinding | None:
-        """Add a local binding. Returns the binding to make upstream, or None if the upstream has it."""
-        upstream = UpstreamBinding(binding.routing_key, binding.arguments)
-        destinations = self._destinations.get(upstream)
-        destination = (binding.destination.kind, binding.destination.name)
-        if destinations is not None:
-            destinations.add(destination)
-            return None
-        self._destinations[upstream] = {destination}
-        self._note(upstream)
-        return upstream
+    def change(self, binding: Binding, bound: bool) -> bool:
+        """Add or remove a local binding. Returns whether the upstream bindings changed.
 
-    def remove(self, binding: Binding) -> UpstreamBinding | None:
-        """Remove a local binding. Returns the binding to delete upstream, or None if another local one needs it."""
+        Each link binds by itself the key for which the exchange's type listens.
+        """
+        if binding.routing_key == self._listening:
+            return False
         upstream = UpstreamBinding(binding.routing_key, binding.arguments)
-        destinations = self._destinations.get(upstream)
-        if destinations is None:
-            return None
-        destinations.discard((binding.destination.kind, binding.destination.name))
-        if destinations:
-            return None
-        del self._destinations[upstream]
+        destination = (binding.destination.kind, binding.destination.name)
+        destinations = self._destinations.get(upstream, set())
+        before = len(destinations)
+        if bound:
+            destinations.add(destination)
+        else:
+            destinations.discard(destination)
+        if bool(before) == bool(destinations):
+            return False
+        if bound:
+            self._destinations[upstream] = destinations
+        else:
+            del self._destinations[upstream]
         self._note(upstream)
-        return upstream
+        return True
 
     def all(self) -> list[UpstreamBinding]:
         """Return the upstream bindings, oldest first."""
         return list(self._destinations)
 
     def changed_since(self, number: int) -> list[UpstreamBinding] | None:
-        """Return the bindings that changed after change `number`, oldest first; None if too many changed since.
-
-        The list is shared by links that read the same changes: do not change it.
-        """
+        """Return the bindings that changed after `number`, oldest first, in a shared list; None if too many did."""
+        self.announced = False
         if number < self._dropped:
             return None
         if self._last_read[:2] != (number, self.number):
@@ -131,22 +128,6 @@ class BindingSet:
             del self._numbers[oldest]
             self._changed_bytes -= oldest.size
 
-
-class ExchangeBindings(BindingSet):
-    """The upstream bindings of a local exchange, for all its links.
-
-    `announced`: all links are notified of a change, and none has read it yet.
-    """
-
-    __slots__ = ("exchange", "announced", "_listening")
-
-    def __init__(self, exchange: Exchange) -> None:
-        super().__init__()
-        self.exchange = exchange
-        self.announced = False
-        listening = exchange.type.upstream_binding
-        self._listening = listening[0] if listening is not None else None
-
     def read(self) -> Job:
         """Add the present bindings of the exchange; later changes may come meanwhile."""
         bindings = self.exchange.outgoing
@@ -165,16 +146,3 @@ class ExchangeBindings(BindingSet):
             for _ in range(min(FREED, len(self._destinations))):
                 self._destinations.popitem()
             yield FREED
-
-    def change(self, binding: Binding, bound: bool) -> bool:
-        """Add or remove a local binding. Returns whether the upstream bindings changed.
-
-        Each link binds by itself the key for which the exchange's type listens.
-        """
-        if binding.routing_key == self._listening:
-            return False
-        return (self.add(binding) if bound else self.remove(binding)) is not None
-
-    def changed_since(self, number: int) -> list[UpstreamBinding] | None:
-        self.announced = False
-        return super().changed_since(number)

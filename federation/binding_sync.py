@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING
 
 from warren.broker.plugin import Table
@@ -26,34 +27,25 @@ if TYPE_CHECKING:
 RESEND_LIMIT = 1000  # bindings resent at each check
 
 
+@dataclass(eq=False)
 class BindingSync:
     """The synchronisation of the bindings of an exchange with one internal exchange upstream.
 
     It starts with all present bindings to be sent. Later changes are read from `bindings` after each call of `changed`.
+    `upstream` is the upstream's cluster name and virtual host; `internal` is the internal exchange's name and
+    generation; `listens`: also bind what the exchange's type listens for.
     """
 
-    def __init__(
-        self,
-        bindings: ExchangeBindings,
-        spec: LinkSpec,
-        cluster_name: str,
-        status: LinkStatus,
-        channel: UpstreamChannel,
-        upstream: tuple[str, str],
-        internal: tuple[str, str],
-        listens: bool,
-    ) -> None:
-        """Make all present bindings pending.
+    _bindings: ExchangeBindings
+    _spec: LinkSpec
+    _cluster_name: str
+    _status: LinkStatus
+    _channel: UpstreamChannel
+    _upstream: tuple[str, str]
+    internal: InitVar[tuple[str, str]]
+    listens: InitVar[bool]
 
-        `upstream` is the upstream's cluster name and virtual host; `internal` is the internal exchange's name and
-        generation; `listens`: also bind what the exchange's type listens for.
-        """
-        self._bindings = bindings
-        self._spec = spec
-        self._cluster_name = cluster_name
-        self._status = status
-        self._channel = channel
-        self._upstream = upstream
+    def __post_init__(self, internal: tuple[str, str], listens: bool) -> None:
         self._internal, self._generation = internal
         self._read = -1  # the number of the last change that was read
         self._sent: dict[UpstreamBinding, None] = {}  # those bound upstream, or without hops left
@@ -61,8 +53,8 @@ class BindingSync:
         self._resent = 0  # bindings resent so far in the present round
         self._changed = asyncio.Event()
         self._expected = False  # `changed` will be called
-        status.bindings = 0
-        listening = bindings.exchange.type.upstream_binding if listens else None
+        self._status.bindings = 0
+        listening = self._bindings.exchange.type.upstream_binding if listens else None
         self._listener = UpstreamBinding(*listening) if listening is not None else None
 
     # Local changes
@@ -112,7 +104,7 @@ class BindingSync:
         to, source, nowait = self._internal, self._spec.key.upstream_name, self._spec.settings.bind_nowait
         # Binding first: no message is missed when one binding replaces another.
         await self._channel.bind_many(to, source, self._encode(bound, self._to_bind, 1), nowait)
-        await self._channel.unbind_many(to, source, self._encode(unbound, self._to_unbind, -1), nowait)
+        await self._channel.bind_many(to, source, self._encode(unbound, self._to_unbind, -1), nowait, unbind=True)
         await self._channel.bind_many(to, source, self._encode(resend, self._sent.__contains__, 0), nowait)
 
     def _to_bind(self, binding: UpstreamBinding) -> bool:

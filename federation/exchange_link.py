@@ -173,17 +173,9 @@ class ExchangeLink(Link):
         publisher.brings_from = self._upstream(connection) if self._listens else None
         undo = refused if window is not None else None
         forwarder = Forwarder(
-            self.node,
-            publisher,
-            connection.transport,
-            status,
-            settings.ack_mode,
-            key.name,
-            None,
-            prepare,
-            self.fail,
-            undo,
-        )
+            self.node, publisher, connection.transport, status, settings.ack_mode, key.name, None,
+            prepare, self.fail, undo,
+        )  # fmt: skip
         forwarder.rejected = self.report_rejected
         return forwarder
 
@@ -238,10 +230,7 @@ class ExchangeLink(Link):
         )
 
     def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
-        """Set the exchange at which the local exchange's type listens, and notify the type of a change.
-
-        `first`: the upstream has no internal exchange of an earlier link.
-        """
+        """Set and announce the exchange of which the type gets messages; `first`: no earlier link has left state."""
         if not self._listens:
             return
         origin = self._upstream(connection)
@@ -266,10 +255,7 @@ class ExchangeLink(Link):
             self.node.pump()
 
     async def _ensure_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """Declare the upstream exchange like the local one, unless one of that name exists, of whatever type.
-
-        Other faults of an existing exchange appear when it is bound. Raises LinkError.
-        """
+        """Declare the upstream exchange like the local one, unless that name exists. Raises LinkError."""
         if not await self._exists(connection, self.spec.key.upstream_name):
             await self._declare_upstream_exchange(channel)
 

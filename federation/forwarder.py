@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warren.broker.plugin import AMQPError, Content, InternalPublisher, Node, Properties, Queue
@@ -41,6 +42,7 @@ REFUSED = "a queue of this broker refuses messages"
 Prepare = Callable[["Delivery"], bytes | None]
 
 
+@dataclass(eq=False)
 class Forwarder:
     """The forwarder of the deliveries of one channel.
 
@@ -49,29 +51,18 @@ class Forwarder:
     with it, a message that `prepare` drops may be a repeat, and is acknowledged once its first copy is safe.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        publisher: InternalPublisher,
-        transport: UpstreamTransport,
-        status: LinkStatus,
-        ack_mode: str,
-        exchange: str,
-        routing_key: str | None,
-        prepare: Prepare,
-        lost: Callable[[str], None],
-        refused: Callable[[Delivery], None] | None = None,
-    ) -> None:
-        self._node = node
-        self._publisher = publisher
-        self._transport = transport
-        self._status = status
-        self._ack_mode = ack_mode
-        self._exchange = exchange
-        self._routing_key = routing_key
-        self._prepare = prepare
-        self._lost = lost
-        self._undo = refused
+    _node: Node
+    _publisher: InternalPublisher
+    _transport: UpstreamTransport
+    _status: LinkStatus
+    _ack_mode: str
+    _exchange: str
+    _routing_key: str | None
+    _prepare: Prepare
+    _lost: Callable[[str], None]
+    _undo: Callable[[Delivery], None] | None = None
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._channel = 0
         self._waiting: deque[Delivery] = deque()
@@ -97,10 +88,10 @@ class Forwarder:
         # Called with one reason after this broker rejected messages.
         self.rejected: Callable[[str], None] = lambda reason: None
         # Called when the link is no longer blocked.
-        self.free: Callable[[], None] = lambda: status.flow(FLOWING, "")
-        publisher.on_finished = self._finished
-        publisher.on_release = self.resume
-        node.alarms.add_hook(self._alarm_changed)
+        self.free: Callable[[], None] = lambda: self._status.flow(FLOWING, "")
+        self._publisher.on_finished = self._finished
+        self._publisher.on_release = self.resume
+        self._node.alarms.add_hook(self._alarm_changed)
 
     def close(self) -> None:
         """Stop forwarding. The upstream requeues unacknowledged deliveries when the channel is closed."""
@@ -337,10 +328,7 @@ class Forwarder:
     # Acknowledging
 
     def _settle(self, tag: int, ticket: int, count: int, ends: bool = True) -> None:
-        """Note that all deliveries up to `tag` are published or dropped, and are safe once `ticket` is durable.
-
-        `ends` is False if refused deliveries still wait.
-        """
+        """Note that deliveries up to `tag` are safe once `ticket` is durable; unless it `ends`, refused ones wait."""
         tag = max(tag, self._published) if ends and not self._waiting else tag
         self._published = max(self._published, tag)
         if self._ack_mode == ON_PUBLISH:

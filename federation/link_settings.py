@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, overload
+from typing import Literal, TypeVar
 
 AckMode = Literal["on-confirm", "on-publish", "no-ack"]
 Kind = Literal["exchange", "queue"]
@@ -20,6 +20,7 @@ MAX_HOPS = 1
 LONG_MAX = (1 << 63) - 1
 DELAY_MAX_S = 1e7  # some months: the longest timer of the loop
 NOTHING: Mapping[str, object] = {}
+Default = TypeVar("Default", int, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +112,7 @@ def number(values: Mapping[str, object], key: str, default: float) -> float:
     return float(max(min(value, DELAY_MAX_S), 0))
 
 
-@overload
-def integer(values: Mapping[str, object], key: str, default: int) -> int: ...
-
-
-@overload
-def integer(values: Mapping[str, object], key: str, default: None) -> int | None: ...
-
-
-def integer(values: Mapping[str, object], key: str, default: int | None) -> int | None:
+def integer(values: Mapping[str, object], key: str, default: Default) -> int | Default:
     """Return an integer within the range of a signed long; fractions are cut off."""
     value = values.get(key)
     if not isinstance(value, (int, float)) or isinstance(value, bool):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Host, Queue
@@ -82,9 +83,6 @@ class QueueLink(Link):
         identity = self._upstream(connection) if self.spec.multi_hop else None
         stamp = QueueStamp(connection.safe_uri, key.name, settings.trust_user_id, identity)
 
-        def unchanged(delivery: Delivery) -> bytes:
-            return delivery.properties
-
         def prepare(delivery: Delivery) -> bytes:
             exchange = delivery.exchange.decode("utf-8", "surrogateescape")
             routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
@@ -94,7 +92,7 @@ class QueueLink(Link):
         publisher.comes_from(key.upstream, key.upstream_name)
         forwarder = Forwarder(
             self.node, publisher, connection.transport, self.status, settings.ack_mode, "", key.name,
-            unchanged if settings.drain else prepare, self.fail,
+            attrgetter("properties") if settings.drain else prepare, self.fail,
         )  # fmt: skip
         if settings.drain:
             forwarder.drain_into = self.queue
@@ -214,6 +212,7 @@ class QueueLink(Link):
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(evaluated_s + interval_s):
                         await self._urgent.wait()
+                await self.pace.turns.wait(DEMAND_COST)  # after a long turn the intervals of very many links are over
 
     async def _evaluate_demand(
         self, connection: UpstreamConnection, channel: UpstreamChannel, forwarder: Forwarder
@@ -236,12 +235,10 @@ class QueueLink(Link):
         step = demand.update(self.node.clock.now_ms(), 0 if drains else self.queue.ready, now.priority, room)
         if step == "run":
             await self._consume(connection, channel, now)
-        elif (
-            step == "pause" and not self.queue.auto_delete
-        ):  # otherwise the upstream queue might be deleted with its consumer
-            await self._cancel(channel)
+        elif step == "pause" and not self.queue.auto_delete:  # otherwise its end would delete the upstream queue
+            self._cancel(channel)
         elif self._consuming and demand.wants and not self.queue.auto_delete and self._differs(now):
-            await self._cancel(channel)
+            self._cancel(channel)
             await self._consume(connection, channel, now)
         forwarder.hold(self._consuming and not demand.wants)
         if drains and self._missing:
@@ -272,10 +269,10 @@ class QueueLink(Link):
         name = self.spec.key.upstream_name
         await channel.consume(name, settings.consumer_tag, no_ack, arguments, nowait=True)
 
-    async def _cancel(self, channel: UpstreamChannel) -> None:
+    def _cancel(self, channel: UpstreamChannel) -> None:
         if self._consuming:
             self._consuming = False
-            await channel.cancel(self.settings.consumer_tag, nowait=True)
+            channel.cancel(self.settings.consumer_tag)
 
     # Messages
 

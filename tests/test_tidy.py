@@ -41,12 +41,12 @@ TASK_ROOTS: dict[str, str] = {
 # path::name -> why this function starts a task, a thread or a child process that it does not await at once, and what
 # notices its failure
 STARTS: dict[str, str] = {
-    "broker/runtime/commit_thread.py::Committer.__init__": "the journal's threads; their failure ends the node",
-    "broker/storage/postgresql/watch.py::Watch.__init__": "the thread of the heartbeat; its failure ends the node",
+    "broker/runtime/commit_thread.py::Committer.__post_init__": "the journal's threads; their failure ends the node",
+    "broker/storage/postgresql/watch.py::Watch.__post_init__": "the thread of the heartbeat; its failure ends the node",
     "broker/storage/postgresql/ownership.py::Beats.start": "short calls; a failure shows in the next transaction",
     "broker/storage/postgresql/database.py::PostgreSQL._replaced": "one call; a failure shows in the next read",
     "broker/app/standby.py::Standby._acquire": "a call in a thread, awaited",
-    "broker/runtime/password_hashing.py::ThreadHashing.__init__": "a thread of short calls; the loop reads the results",
+    "broker/runtime/password_hashing.py::ThreadHashing.__post_init__": "a thread of short calls; the loop reads them",
     "broker/runtime/password_hashing.py::ThreadHashing._run": "a call in that thread; its end is told to who asked",
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.run": "the supervisor itself",

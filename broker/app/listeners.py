@@ -20,11 +20,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 def socket_options(config: Config) -> SocketOptions:
     return SocketOptions(
-        config.tcp_backlog,
-        config.tcp_nodelay,
-        config.tcp_keepalive,
-        config.tcp_sndbuf_bytes,
-        config.tcp_recbuf_bytes,
+        config.tcp_backlog, config.tcp_nodelay, config.tcp_keepalive, config.tcp_sndbuf_bytes, config.tcp_recbuf_bytes
     )
 
 
@@ -54,10 +50,7 @@ def tls(config: Config, report: Report, options: SSLOptions) -> TLS:
 
 
 async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
-    """Open all listeners, and return their addresses, plain (amqp) and with TLS (amqps).
-
-    If one cannot be opened, log it and return None.
-    """
+    """Open all listeners; return their addresses, plain and with TLS, or None after logging a failure."""
     plain = await listen_at(server, config.listeners_tcp, "--amqp")
     if plain is None or not config.listeners_ssl:
         return None if plain is None else {"amqp": plain}
@@ -73,10 +66,7 @@ async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
 async def listen_at(
     server: Server, addresses: Iterable[Address], option: str, context: TLS | None = None
 ) -> list[str] | None:
-    """Open listeners and return their addresses; log the one that cannot be opened, and return None.
-
-    `option` of the command line chooses other addresses.
-    """
+    """Open listeners; return their addresses, or None after logging one that fails, which `option` would move."""
     bound: list[str] = []
     for host, port in addresses:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,28 +29,28 @@ WARN_S = 3.0  # after which a takeover that waits for a standby server is in the
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
+@dataclass(eq=False)
 class Standby:
     """The wait of one broker for a store. `ending` is set when the process is to stop."""
 
-    def __init__(
-        self,
-        store: PostgreSQLStore,
-        config: Config,
-        found: dict[str, Service],
-        ending: asyncio.Event,
-        systemd: Systemd,
-    ) -> None:
-        self._store = store
-        self._config = config
-        self._services = found
+    _store: PostgreSQLStore
+    _config: Config
+    _services: dict[str, Service]
+    _ending: asyncio.Event
+    _systemd: Systemd
+
+    def __post_init__(self) -> None:
         self._serving: list[Service] = []
-        self._ending = ending
-        self._systemd = systemd
-        self._supervisor = Supervisor(report, ending.set)
+        self._supervisor = Supervisor(report, self._ending.set)
         self._host = StandbyHost(
-            config, report, self._supervisor, socket_options(config), partial(tls, config, report), ending.set
+            self._config,
+            report,
+            self._supervisor,
+            socket_options(self._config),
+            partial(tls, self._config, report),
+            self._ending.set,
         )
-        self._socket = Path(config.data_dir, NAME)
+        self._socket = Path(self._config.data_dir, NAME)
         self._fault = ""  # why the server cannot be reached
         self._warn_s = math.inf  # when a takeover that waits is in the log
 

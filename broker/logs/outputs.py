@@ -21,13 +21,7 @@ class Output:
     __slots__ = ("least", "_level", "_levels", "_json", "_time", "_colors", "_handler", "_line")
 
     def __init__(
-        self,
-        level: LogLevel,
-        log: Log,
-        form: LogForm,
-        time: LogTime,
-        handler: logging.Handler,
-        colors: bool = False,
+        self, level: LogLevel, log: Log, form: LogForm, time: LogTime, handler: logging.Handler, colors: bool = False
     ) -> None:
         numbers = logging.getLevelNamesMapping()
         categories = {name: getattr(log.levels, name) for name in log.levels.__slots__}

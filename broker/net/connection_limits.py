@@ -14,6 +14,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..runtime.source_address import source_of
 from ..runtime.supervisor import Report
@@ -89,16 +90,14 @@ class Pool:
         return self.oldest_of(max(self.sources, key=lambda source: len(self.sources[source])))
 
 
+@dataclass(eq=False, slots=True)
 class Slot:
     """One accepted connection, counted until `leave`. `abort` closes it in favour of a new one."""
 
-    __slots__ = ("_limits", "_pool", "abort", "source")
-
-    def __init__(self, limits: ConnectionLimits, pool: Pool, source: str, abort: Callable[[], object]) -> None:
-        self.source = source
-        self.abort = abort
-        self._limits: ConnectionLimits | None = limits
-        self._pool: Pool | None = pool
+    _limits: ConnectionLimits | None
+    _pool: Pool | None
+    source: str
+    abort: Callable[[], object]
 
     def logged_in(self) -> None:
         """Note the login: the connection is no longer closed in favour of others."""

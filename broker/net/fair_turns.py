@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..runtime.loop_watchdog import Turns
@@ -49,6 +50,7 @@ class ServedTransport(TransportPort):
         raise NotImplementedError
 
 
+@dataclass(eq=False)
 class TransportHost:
     """A server as its transports use it: a share of each turn of the loop for their input and their output.
 
@@ -57,19 +59,14 @@ class TransportHost:
     guard        the guard of output with a store that another broker may take over, or None
     """
 
-    def __init__(
-        self,
-        handshake_timeout_s: float,
-        report: Report,
-        commit_soon: Callable[[], None],
-        socket_options: SocketOptions,
-    ) -> None:
+    handshake_timeout_s: float
+    report: Report
+    commit_soon: Callable[[], None]
+    socket_options: SocketOptions
+
+    def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.handshake_timeout_s = handshake_timeout_s
-        self.report = report
-        self.commit_soon = commit_soon
-        self.socket_options = socket_options
-        self.turns = Turns(report)
+        self.turns = Turns(self.report)
         self.departures = PeerCloseWatcher(self.loop)
         self.guard: OutputGuard | None = None
         self._flushes: dict[ServedTransport, None] = {}  # in order, each once

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import partial
 
 from ..runtime.supervisor import Report, Supervisor
@@ -55,31 +55,26 @@ class SocketOptions:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
 
 
+@dataclass(eq=False)
 class Listener:
     """A listener on one address. It accepts connections after `accept` has set their protocol.
 
     addresses  bound ones, as HOST:PORT
-    pool       counts its connections until they have logged in
+    pool       counts its connections until they have logged in, or None for that of all listeners
     """
 
-    def __init__(
-        self,
-        options: SocketOptions,
-        report: Report,
-        supervisor: Supervisor,
-        limits: ConnectionLimits,
-        tls: TLS | None = None,
-        pool: Pool | None = None,
-    ) -> None:
-        self.tls = tls
+    _options: SocketOptions
+    _report: Report
+    _supervisor: Supervisor
+    _limits: ConnectionLimits
+    tls: TLS | None = None
+    pool: InitVar[Pool | None] = None
+
+    def __post_init__(self, pool: Pool | None) -> None:
         self.addresses: list[str] = []
         self.sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
-        self._options = options
-        self._report = report
-        self._supervisor = supervisor
-        self._limits = limits
-        self._pool = pool or limits.before_login
+        self._pool = pool or self._limits.before_login
         self._protocol: Protocol | None = None
         self._handshakes: dict[asyncio.Task[None], str] = {}  # with the peer's address, the oldest first
         self._opening: set[asyncio.Task[None]] = set()
@@ -176,15 +171,11 @@ class Listener:
     async def _open(self, accepted: socket.socket, address: str, slot: Slot) -> None:
         assert self._protocol is not None
         try:
-            if self.tls is None:
-                await self._loop.connect_accepted_socket(partial(self._protocol, slot), accepted)
-                return
-            await self._loop.connect_accepted_socket(
-                partial(self._protocol, slot),
-                accepted,
-                ssl=self.tls.context,
-                ssl_handshake_timeout=self.tls.options.handshake_timeout_s,
-            )
+            context, timeout_s = None, None
+            if self.tls is not None:
+                context, timeout_s = self.tls.context, self.tls.options.handshake_timeout_s
+            made = partial(self._protocol, slot)
+            await self._loop.connect_accepted_socket(made, accepted, ssl=context, ssl_handshake_timeout=timeout_s)
         except OSError as error:  # includes ssl.SSLError, ConnectionError and TimeoutError
             slot.leave()
             if self.tls is not None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 from ..core.messages.journal_port import BEHIND, DISK_FULL, EXHAUSTED, FULL, Batch, Journal
@@ -22,8 +23,9 @@ OWNED_S = 0.05  # until the owner of the journal is checked again
 SYNC_S = 0.05  # until declarations without later messages are synced, and the last batch is vouched for
 
 
+@dataclass(eq=False)
 class Committer:
-    """The worker threads, with callbacks:
+    """The worker threads, which begin at once, with callbacks. Raises MemoryError without memory for the threads.
 
     enough     returns whether the disk has enough free space, also after the unwritten bytes; may raise OSError
     full       called with True if it has not, so that publishers stop while settlements can still be written
@@ -33,27 +35,18 @@ class Committer:
     owned      returns False while another broker may own the store; confirms wait meanwhile
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        enough: Callable[[], bool],
-        full: Callable[[bool], None],
-        failed: Callable[[Exception], None],
-        took: Callable[[float], None] = lambda seconds: None,
-        exhausted: Callable[[OSError], None] = lambda error: None,
-        owned: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """Start the threads. Raises MemoryError without memory for them."""
+    _journal: Journal
+    _enough: Callable[[], bool]
+    _full: Callable[[bool], None]
+    _failed: Callable[[Exception], None]
+    _took: Callable[[float], None] = lambda seconds: None
+    _exhausted: Callable[[OSError], None] = lambda error: None
+    _owned: Callable[[], bool] = lambda: True
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._journal = journal
-        self._enough = enough
-        self._full = full
         self._checking: asyncio.TimerHandle | None = None
         self._syncing: asyncio.TimerHandle | None = None
-        self._failed = failed
-        self._took = took
-        self._exhausted = exhausted
-        self._owned = owned
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         self._outstanding = 0  # batches
         self._lost = False  # the journal, after a final failure
@@ -61,8 +54,8 @@ class Committer:
         self._idle.set()
         self._given_up = threading.Event()  # by a stop that did not wait any longer
         self._turn = threading.Condition()  # of the batch that may be written
-        self._next = journal.durable + 1  # its number
-        workers = range(journal.in_flight)
+        self._next = self._journal.durable + 1  # its number
+        workers = range(self._journal.in_flight)
         self._threads = [threading.Thread(target=self._run, name="committer", daemon=True) for _ in workers]
         try:
             for thread in self._threads:
@@ -89,10 +82,7 @@ class Committer:
             self._work.put(batch)
 
     async def finish(self, work: Callable[[], bool]) -> None:
-        """Call `work` in each turn of the loop until it returns True, and wait while the journal is behind.
-
-        Give up after FINISH_S, while the disk is full, or if a batch takes too long, as `stop` does.
-        """
+        """Call `work` in each turn until it returns True, for FINISH_S at most; wait while the journal is behind."""
         journal = self._journal
         until_s = self._loop.time() + FINISH_S
         while not work() and self._loop.time() < until_s and journal.room() != DISK_FULL:

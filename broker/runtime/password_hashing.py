@@ -10,6 +10,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from ..core.access.passwords import ARGON2ID, SALT_BYTES, Hashing, hash_password
@@ -29,6 +30,7 @@ KEY_BYTES = 32
 Result = bytes | bool
 
 
+@dataclass(eq=False)
 class ThreadHashing(Hashing):
     """The Hashing port with one thread, which makes checks in the order of a `LoginQueue`.
 
@@ -37,17 +39,12 @@ class ThreadHashing(Hashing):
     a right password among them is hardly ever verified.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        after: Callable[[], None],
-        report: Report = lambda event, level, fields: None,
-        refused_s: float = REFUSED_S,
-    ) -> None:
-        self._loop = loop
-        self._after = after
-        self._report = report
-        self._refused_s = refused_s
+    _loop: asyncio.AbstractEventLoop
+    _after: Callable[[], None]
+    _report: Report = lambda event, level, fields: None
+    refused_s: float = REFUSED_S
+
+    def __post_init__(self) -> None:
         self._closed = False
         self._key = secrets.token_bytes(KEY_BYTES)
         self._right: OrderedDict[bytes, None] = OrderedDict()
@@ -179,8 +176,8 @@ class ThreadHashing(Hashing):
     def _refuse(self, check: Check) -> None:
         """Call the callbacks of a dropped check with None, after a while."""
         self._remove(check)
-        if self._refused_s:
-            self._loop.call_later(self._refused_s, self._call, check, None)
+        if self.refused_s:
+            self._loop.call_later(self.refused_s, self._call, check, None)
         else:
             self._call(check, None)
 

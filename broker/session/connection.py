@@ -46,31 +46,17 @@ PAYLOAD_SHIFT: Final = 1  # 2 bytes of a method cost 1, at worst: as conditions 
 CHANGE_COST: Final = 150
 RUN_COST: Final = 5
 MIXED_COST: Final = 3
-CHANGES: Final = frozenset(
-    (
-        CHANNEL_OPEN,
-        commands.Exchange.Declare.index,
-        commands.Exchange.Delete.index,
-        commands.Queue.Declare.index,
-        commands.Queue.Delete.index,
-    )
+DECLARATIONS: Final = frozenset(
+    method.index for kind in (commands.Exchange, commands.Queue) for method in (kind.Declare, kind.Delete)
 )
+CHANGES: Final = DECLARATIONS | {CHANNEL_OPEN}
 AT_ONCE_COST: Final = 1_000  # of input that is handled as soon as it arrives
 WOKEN: Final = 500  # consumers that waited for room in the output, woken at once
 STEP_COST: Final = 500  # of a step of the job that handles the rest
 # Methods that are served while replies to earlier ones wait for the journal; their own replies wait in order with them.
-OVERLAPPING: Final = frozenset(
-    (
-        commands.Exchange.Declare.index,
-        commands.Exchange.Delete.index,
-        commands.Exchange.Bind.index,
-        commands.Exchange.Unbind.index,
-        commands.Queue.Declare.index,
-        commands.Queue.Delete.index,
-        commands.Queue.Bind.index,
-        commands.Queue.Unbind.index,
-    )
-)
+OVERLAPPING: Final = DECLARATIONS | {
+    method.index for kind in (commands.Exchange, commands.Queue) for method in (kind.Bind, kind.Unbind)
+}
 REPLIES_DUE_LIMIT: Final = 1000
 CLOSE_WAIT_S: Final = 30.0  # for the peer to close the socket after close-ok
 
@@ -413,10 +399,7 @@ class Connection(ChannelHost):
     # Alarms
 
     def _block(self, resource: str = "") -> None:
-        """Handle no more input, with connection.blocked to clients that support it.
-
-        It is handled again after the alarm of this resource, or without one after the last alarm.
-        """
+        """Handle no more input until the alarm of this resource ends, or the last one. Some clients are notified."""
         self.blocked = self.interrupted = True
         self.blocked_by = resource
         if "connection.blocked" in self.capabilities:
@@ -461,10 +444,7 @@ class Connection(ChannelHost):
         self.node.pump()
 
     def _fail(self, error: AMQPError) -> None:
-        """Close the connection with an error.
-
-        Only clients with the capability `authentication_failure_close` are sent a refused login.
-        """
+        """Close the connection with an error. A refused login is sent only to clients with the capability for it."""
         self.trusted = not isinstance(error, FrameError)
         if self.state == CLOSING:
             return

@@ -8,10 +8,7 @@ CHANNEL_OPEN = (20, 10)
 
 
 def admit(connection: ChannelHost, name: str) -> VHost:
-    """Admit a connection to a virtual host, and return the virtual host. Raises NotAllowed (530).
-
-    The checks are in RabbitMQ's order.
-    """
+    """Return the virtual host that admits the connection, by checks in RabbitMQ's order. Raises NotAllowed (530)."""
     node, user = connection.node, connection.user
     assert user is not None
     limit = connection.settings.connection_max

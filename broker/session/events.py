@@ -17,40 +17,23 @@ NO_ENCRYPTION = Encryption("", "")
 
 def logged_in(connection: ChannelHost, error: str = "") -> None:
     """Emit the event of a login over AMQP, or of its refusal for a reason."""
-    events = connection.node.events
-    if not events.has_receivers:
-        return
     peer = connection.peer
-    fields: dict[str, object] = {
-        "name": connection.login_name,
-        "connection_type": "network",
-        "connection_name": connection.name,
-        "host": host(peer.local_host),
-        "peer_host": host(peer.host),
-        "peer_port": peer.port,
-        "protocol": PROTOCOL,
-        "auth_mechanism": connection.mechanism,
-        "ssl": peer.encryption is not None,
-    }
-    if error:
-        fields["error"] = error
-    events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
+    of = {"name": connection.login_name, "connection_type": "network", "connection_name": connection.name}
+    how = {"protocol": PROTOCOL, "auth_mechanism": connection.mechanism, "ssl": peer.encryption is not None}
+    emit_login(connection.node.events, of, peer, how, error)
 
 
 def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
     """Emit the event of a login by an HTTP request, or of its refusal for a reason."""
-    if not events.has_receivers:
-        return
-    fields: dict[str, object] = {
-        "name": name,
-        "connection_type": "http",
-        "host": host(peer.local_host),
-        "peer_host": host(peer.host),
-        "peer_port": peer.port,
-    }
-    if error:
-        fields["error"] = error
-    events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
+    emit_login(events, {"name": name, "connection_type": "http"}, peer, {}, error)
+
+
+def emit_login(events: Events, of: dict[str, str], peer: Peer, how: dict[str, object], error: str) -> None:
+    """Emit the event of a login, with these fields before and after those of the peer."""
+    if events.has_receivers:
+        ends = {"host": host(peer.local_host), "peer_host": host(peer.host), "peer_port": peer.port}
+        fields = {**of, **ends, **how, **({"error": error} if error else {})}
+        events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
 
 
 def connection_created(connection: ChannelHost) -> None:
@@ -127,30 +110,24 @@ def channel_closed(channel: ChannelState) -> None:
 
 def consumer_created(channel: ChannelState, consumer: CreditConsumer) -> None:
     if channel.connection.node.events.has_receivers and not consumer.queue.internal:
-        fields: dict[str, object] = {
-            "consumer_tag": consumer.tag,
-            "queue": consumer.queue.name,
-            "vhost": channel.vhost.name,
-            "channel": channel.pid,
+        settings: dict[str, object] = {
             "exclusive": consumer.exclusive,
             "ack_required": not consumer.no_ack,
             "prefetch_count": consumer.prefetch,
             "arguments": format_arguments(consumer.arguments),
-            "user_who_performed_action": channel.user.name,
         }
-        channel.connection.node.events.emit("consumer.created", fields)
+        emit_consumer("consumer.created", channel, consumer, settings)
 
 
 def consumer_deleted(channel: ChannelState, consumer: CreditConsumer) -> None:
     if channel.connection.node.events.has_receivers and not consumer.queue.internal:
-        fields: dict[str, object] = {
-            "consumer_tag": consumer.tag,
-            "queue": consumer.queue.name,
-            "vhost": channel.vhost.name,
-            "channel": channel.pid,
-            "user_who_performed_action": channel.user.name,
-        }
-        channel.connection.node.events.emit("consumer.deleted", fields)
+        emit_consumer("consumer.deleted", channel, consumer, {})
+
+
+def emit_consumer(name: str, channel: ChannelState, consumer: CreditConsumer, settings: dict[str, object]) -> None:
+    place = {"queue": consumer.queue.name, "vhost": channel.vhost.name, "channel": channel.pid}
+    fields = {"consumer_tag": consumer.tag, **place, **settings, "user_who_performed_action": channel.user.name}
+    channel.connection.node.events.emit(name, fields)
 
 
 def host(address: str) -> str:

@@ -169,10 +169,7 @@ class InternalPublisher(InternalConnection):
 
     @property
     def held(self) -> bool:
-        """True while nothing should be published because consumers or the disk do not keep up.
-
-        Contents that are published then are accepted nevertheless.
-        """
+        """True while consumers or the disk do not keep up; contents that are published nevertheless are accepted."""
         return self._holds or self.suspended > 0
 
     def hold(self) -> None:
@@ -298,10 +295,7 @@ class InternalPublisher(InternalConnection):
         invalid: dict[int, str],
         problem: str = "",
     ) -> PublishResult:
-        """Return the result of the first `count` contents, and have these confirmed and delivered.
-
-        Raises InternalFault (541) if a bug has ended a job, which closes the connection.
-        """
+        """Return the result of the first `count` contents. Raises InternalFault (541) if a bug has ended a job."""
         if self.state == CLOSED or self._channel.closing:
             raise InternalFault("the broker failed to publish a message")
         if count < len(contents):

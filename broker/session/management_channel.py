@@ -32,11 +32,7 @@ from .unacked import Settlement
 
 @dataclass(slots=True, eq=False)
 class PublishOutcome:
-    """The result of a publish.
-
-    routed   False if it reached no queue
-    refused  True if a queue did not take it
-    """
+    """The result of a publish: whether it reached a queue, and whether a queue did not take it."""
 
     routed: bool
     refused: bool

@@ -41,14 +41,8 @@ class Settings:
 
 
 CAPABILITIES = (
-    "publisher_confirms",
-    "exchange_exchange_bindings",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "consumer_priorities",
-    "authentication_failure_close",
-    "per_consumer_qos",
+    *("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify"),
+    *("connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos"),
     "direct_reply_to",
 )
 

@@ -11,6 +11,7 @@ the copy would free little, and take long.
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from struct import Struct
 
 from ..core.messages.journal_port import EXHAUSTED, FULL
@@ -31,6 +32,7 @@ Append = Callable[[int, int, int, int, int, bytes, list[int], memoryview], None]
 """Appends a message: id, largest frame, bytes of the body, channel, flags, state, queues, and the content."""
 
 
+@dataclass(eq=False)
 class Compaction:
     """The compaction of one journal.
 
@@ -43,27 +45,18 @@ class Compaction:
     of the log are not written yet.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        index: Index,
-        reader: Reader,
-        append: Append,
-        snapshot: Callable[[], Checkpoint],
-        give_back: Callable[[], None],
-        save: Callable[[bytes], None],
-        unwritten_bytes: Callable[[], int],
-    ) -> None:
-        self.index = index
+    _disk: Disk
+    index: Index
+    _reader: Reader
+    _append: Append
+    _snapshot: Callable[[], Checkpoint]
+    _give_back: Callable[[], None]
+    _save: Callable[[bytes], None]
+    _unwritten_bytes: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self.undone = False
         self.checkpoint_batch = 0
-        self._disk = disk
-        self._reader = reader
-        self._append = append
-        self._snapshot = snapshot
-        self._give_back = give_back
-        self._save = save
-        self._unwritten_bytes = unwritten_bytes
         self._source: Segment | None = None
         self._at = 0
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied

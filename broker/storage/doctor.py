@@ -81,13 +81,8 @@ def _examine(folder: Path) -> int:
     try:
         owners, sound = _examined(partial(_metadata_of_folder, folder / "meta.sqlite", disk))
         if disk is None:
-            fault = (
-                "this is no folder"
-                if os.path.lexists(folder / "log")
-                else "it is missing"
-                if owners and owners.names
-                else ""
-            )
+            missing = "it is missing" if owners and owners.names else ""
+            fault = "this is no folder" if os.path.lexists(folder / "log") else missing
             show(f"log: BAD: {fault}" if fault else "log: none")
             sound = sound and not fault
         return SOUND_STATUS if (disk is None or _log(disk, owners)) and sound else DAMAGED_STATUS

@@ -276,11 +276,7 @@ class FolderDisk(FileDisk):
 
 
 def sync_data(descriptor: int) -> None:
-    """Make durable what was written to the file.
-
-    Raises OSError, always with EIO: not even a full disk allows another attempt, which may succeed although the bytes
-    are lost.
-    """
+    """Make written data durable. Raises OSError, always with EIO: another attempt may succeed without the data."""
     try:
         os.fdatasync(descriptor)
     except OSError as error:

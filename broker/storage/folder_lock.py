@@ -16,10 +16,7 @@ class InUse(Exception):
 
 
 def lock(folder: Path) -> int:
-    """Lock the folder, which is created if it does not exist, and return the descriptor that holds the lock.
-
-    Raises InUse, or OSError for a folder that cannot be created or written to.
-    """
+    """Lock the folder, which is created if missing, and return the descriptor of the lock. Raises InUse, OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -463,19 +463,11 @@ class Journal(port.Journal):
         # Recovery drops the messages of a queue that the metadata, which is synced first, does not have.
         syncs_log = len(data) - log_records.BATCH_BYTES > self._deletion_bytes or last
         following = self._new_segment() if last else None
+        slot = self._filling % self.in_flight
         batch = Batch(
-            self._filling,
-            logged,
-            segment,
-            self._start,
-            data,
-            sync,
-            syncs_log,
-            self._changes,
-            self.disk,
-            self._metadata,
-            self._filling % self.in_flight,
-        )
+            self._filling, logged, segment, self._start, data, sync, syncs_log, self._changes, self.disk,
+            self._metadata, slot,
+        )  # fmt: skip
         # A batch without data does not sync the log: copies in an earlier batch may not be durable when it ends.
         if compacts and (data or not outstanding):
             batch.after = self._compaction.removal(self._filling)

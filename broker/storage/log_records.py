@@ -158,19 +158,8 @@ def encode_message(
     content: bytes | memoryview,
 ) -> bytes:
     """Encode a message. `addressed` and `content` have its state, if any, queues, address and frames, in this order."""
-    head = (
-        MESSAGE_LENGTH_HEAD.pack(
-            MESSAGE_HEAD_BYTES + len(addressed) + len(content),
-            MESSAGE,
-            id_,
-            largest,
-            body_bytes,
-            channel,
-            flags,
-            queues,
-        )
-        + addressed
-    )
+    length = MESSAGE_HEAD_BYTES + len(addressed) + len(content)
+    head = MESSAGE_LENGTH_HEAD.pack(length, MESSAGE, id_, largest, body_bytes, channel, flags, queues) + addressed
     return b"".join((MAGIC_CRC.pack(MAGIC, crc32(content, crc32(head, salt))), head, content))
 
 

@@ -15,48 +15,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, Protocol, get_origin, get_type_hints
 
-from ..core.metadata.records import (
-    Change,
-    Definitions,
-    Record,
-    StoredBinding,
-    StoredExchange,
-    StoredGlobalParameter,
-    StoredParameter,
-    StoredPermission,
-    StoredQueue,
-    StoredTopicPermission,
-    StoredUser,
-    StoredVHost,
-)
+from ..core.metadata import records
+from ..core.metadata.records import Change, Definitions, Record
 
 HIGHEST = "highest_number"
 NUMBER_LIMIT = 1 << 31  # above the numbers of queues; the log has 32 bits for one
-# The attribute of Definitions with the records of a class
-LISTS: dict[type[Record], str] = {
-    StoredVHost: "vhosts",
-    StoredUser: "users",
-    StoredPermission: "permissions",
-    StoredTopicPermission: "topic_permissions",
-    StoredParameter: "parameters",
-    StoredGlobalParameter: "global_parameters",
-    StoredExchange: "exchanges",
-    StoredQueue: "queues",
-    StoredBinding: "bindings",
+# The attribute of Definitions with the records of a class, and the fields that identify a record there
+TABLES: dict[type[Record], tuple[str, tuple[str, ...]]] = {
+    records.StoredVHost: ("vhosts", ("name",)),
+    records.StoredUser: ("users", ("name",)),
+    records.StoredPermission: ("permissions", ("user", "vhost")),
+    records.StoredTopicPermission: ("topic_permissions", ("user", "vhost", "exchange")),
+    records.StoredParameter: ("parameters", ("vhost", "component", "name")),
+    records.StoredGlobalParameter: ("global_parameters", ("name",)),
+    records.StoredExchange: ("exchanges", ("vhost", "name")),
+    records.StoredQueue: ("queues", ("number",)),
+    records.StoredBinding: ("bindings", records.StoredBinding.__slots__),
 }
-# The fields that identify a record among those of its class.
-KEYS: dict[type[Record], tuple[str, ...]] = {
-    StoredVHost: ("name",),
-    StoredUser: ("name",),
-    StoredPermission: ("user", "vhost"),
-    StoredTopicPermission: ("user", "vhost", "exchange"),
-    StoredParameter: ("vhost", "component", "name"),
-    StoredGlobalParameter: ("name",),
-    StoredExchange: ("vhost", "name"),
-    StoredQueue: ("number",),
-    StoredBinding: StoredBinding.__slots__,
-}
-KINDS = {kind: type_ for type_, kind in LISTS.items()}
+KINDS = {kind: type_ for type_, (kind, _) in TABLES.items()}
 
 
 class Metadata(Protocol):
@@ -126,13 +102,14 @@ class MetadataRows:
         deletes = False
         for change in changes:
             record = change.record
-            kind, key = LISTS[type(record)], cells_of(record, KEYS[type(record)])
+            kind, fields = TABLES[type(record)]
+            key = cells_of(record, fields)
             vhost = getattr(record, "vhost", None)
             text = cells_of(record, record.__slots__) if change.put else None
             yield RowChange(kind, key, "" if vhost is None else _encoded(vhost), text)
-            if isinstance(record, StoredQueue | StoredExchange):
+            if isinstance(record, records.StoredQueue | records.StoredExchange):
                 self._highest = max(self._highest, record.number)
-            if isinstance(record, StoredVHost) and not change.put:
+            if isinstance(record, records.StoredVHost) and not change.put:
                 # with its contents, which the core drops in many batches
                 yield RowChange("", "", _encoded(record.name), None)
             deletes = deletes or not change.put
@@ -162,7 +139,7 @@ def _decoder(type_: object) -> Callable[[Any], Any] | None:
 # The places of the fields that JSON lacks, by class, and how they are made.
 _DECODERS = {
     type_: [(at, decode) for at, type_of in enumerate(get_type_hints(type_).values()) if (decode := _decoder(type_of))]
-    for type_ in LISTS
+    for type_ in TABLES
 }
 
 

@@ -13,9 +13,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
+from warren.broker.amqp.limits import SHORT_STRING
 from warren.broker.plugin import Table
 
-from .encoding import encode_flags, encode_short
 from .errors import LinkError
 from .turns import METHODS, METHODS_COST
 
@@ -28,6 +28,9 @@ QOS, CONSUME, CANCEL = 0x003C000A, 0x003C0014, 0x003C001E
 
 TICKET = b"\x00\x00"
 WINDOW, WINDOW_BYTES = 500, 1 << 20  # unanswered methods: far less than what an upstream may leave unread
+
+# Pairs of routing key and arguments, and the costs of some of them
+Items = Iterable[tuple[str, Table] | int]
 
 _decode_counts = Struct(">II").unpack_from
 _encode_qos = Struct(">IHB").pack
@@ -104,24 +107,15 @@ class UpstreamChannel:
         await self._transport.turns.wait(cost)
 
     async def bind_many(
-        self, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool = False
+        self, destination: str, source: str, items: Items, nowait: bool = False, unbind: bool = False
     ) -> None:
-        """Bind `destination` to `source` by each pair of routing key and arguments, WINDOW methods at a time.
+        """Bind `destination` to `source`, or unbind it, by each pair of routing key and arguments.
 
-        The upstream has made all bindings when this returns; with `nowait` it replies only to the last of each window.
-        A turn takes METHODS pairs, or more if it has time. A number among the pairs is the cost (`turns`) of the next.
+        At most WINDOW methods await replies at once. The upstream has applied all when this returns; with `nowait` it
+        replies only to the last of each window. A turn takes METHODS pairs, or more if it has time. A number among the
+        pairs is the cost (`turns`) of the next.
         """
-        await self._send_many(EXCHANGE_BIND, destination, source, items, nowait)
-
-    async def unbind_many(
-        self, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool = False
-    ) -> None:
-        """Unbind `destination` from `source` by each pair, in the same way as `bind_many`."""
-        await self._send_many(EXCHANGE_UNBIND, destination, source, items, nowait)
-
-    async def _send_many(
-        self, index: int, destination: str, source: str, items: Iterable[tuple[str, Table] | int], nowait: bool
-    ) -> None:
+        index = EXCHANGE_UNBIND if unbind else EXCHANGE_BIND
         answers: list[asyncio.Future[bytes]] = []
         count = size = sent = 0
         pairs = iter(items)
@@ -162,24 +156,18 @@ class UpstreamChannel:
         """Set the prefetch of each later consumer; 0 is no limit."""
         await self._call(QOS, _encode_qos(0, prefetch, 0))
 
-    async def consume(self, queue: str, tag: str, no_ack: bool, arguments: Table, nowait: bool = False) -> str:
-        """Start a consumer. Returns its tag; the upstream generates one if `tag` is empty, but not with `nowait`."""
+    async def consume(self, queue: str, tag: str, no_ack: bool, arguments: Table, nowait: bool = False) -> None:
+        """Start a consumer; the upstream generates its tag if `tag` is empty, but not with `nowait`."""
         flags = encode_flags(False, no_ack, False, nowait)
         method = TICKET + encode_short(queue) + encode_short(tag) + flags + arguments.framed
         if nowait:
             self._send(CONSUME, method)
-            return tag
-        answer = await self._call(CONSUME, method)
-        if not answer:
-            raise LinkError("the upstream sent a malformed basic.consume-ok")
-        return answer[1 : 1 + answer[0]].decode("utf-8", "surrogateescape")
-
-    async def cancel(self, tag: str, nowait: bool = False) -> None:
-        """Cancel a consumer; its unacknowledged deliveries stay unacknowledged."""
-        if nowait:
-            self._send(CANCEL, encode_short(tag) + encode_flags(True))
         else:
-            await self._call(CANCEL, encode_short(tag) + encode_flags(False))
+            await self._call(CONSUME, method)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel a consumer without a reply; its unacknowledged deliveries stay unacknowledged."""
+        self._send(CANCEL, encode_short(tag) + encode_flags(True))
 
     # The channel itself
 
@@ -206,3 +194,16 @@ def encode_binding(destination: str, source: str, routing_key: str, nowait: bool
     """Encode the arguments of exchange.bind and exchange.unbind."""
     names = encode_short(destination) + encode_short(source) + encode_short(routing_key)
     return TICKET + names + encode_flags(nowait) + arguments.framed
+
+
+def encode_short(text: str, what: str = "a name or a routing key") -> bytes:
+    """Encode a short string. Raises LinkError, which says `what` it is, if it is too long."""
+    encoded = text.encode("utf-8", "surrogateescape")
+    if len(encoded) > SHORT_STRING:
+        raise LinkError(f"{what} has {len(encoded)} bytes, {SHORT_STRING} are allowed")
+    return bytes((len(encoded),)) + encoded
+
+
+def encode_flags(*bits: bool) -> bytes:
+    """Encode up to eight bits as one byte, the first one as the lowest bit."""
+    return bytes((sum(bit << place for place, bit in enumerate(bits)),))

@@ -13,14 +13,14 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
 from warren.broker.plugin import Host, Node, Table, User
 from warren.broker.product import PRODUCT, product_version
 
-from .channel import UpstreamChannel
-from .encoding import encode_short
+from .channel import UpstreamChannel, encode_short
 from .endpoint import Endpoint
 from .errors import LinkError
 from .frame_check import CLUSTER_NAME_MAX
@@ -34,12 +34,8 @@ __all__ = ["UpstreamChannel", "UpstreamConnection", "dial"]
 T = TypeVar("T")
 
 CAPABILITIES = (
-    "authentication_failure_close",
-    "basic.nack",
-    "connection.blocked",
-    "consumer_cancel_notify",
-    "exchange_exchange_bindings",
-    "publisher_confirms",
+    *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
+    *("exchange_exchange_bindings", "publisher_confirms"),
 )
 WAITS_FOR_CANCEL_OK = "accept_consumer_cancel_ok"  # a capability of upstreams
 CANCEL_OK, CHANNEL_OPEN = 0x003C001F, 0x0014000A
@@ -122,10 +118,7 @@ async def connect_transport(
 
 
 def early_close(endpoint: Endpoint) -> str:
-    """Return why an upstream may close the socket before it sends connection.start.
-
-    With TLS 1.3 the client's handshake is over before the server has looked at its certificate.
-    """
+    """Return why the upstream may have closed the socket before AMQP, perhaps after it saw the certificate."""
     if not endpoint.tls:
         return "the upstream closed the connection before AMQP began: the port may be one for TLS (amqps://)"
     line = "the upstream closed the connection right after the TLS handshake"
@@ -208,6 +201,7 @@ class EventDispatcher(UpstreamEvents):
         self._host.report("internal_error", "error", {"exc_info": error})
 
 
+@dataclass(eq=False)
 class UpstreamConnection:
     """A connection to an upstream, usable after `log_in`.
 
@@ -215,25 +209,19 @@ class UpstreamConnection:
     without TCP; `cluster_name` is the upstream's, or None.
     """
 
-    def __init__(
-        self,
-        transport: UpstreamTransport,
-        dispatcher: EventDispatcher,
-        endpoint: Endpoint,
-        vhost: str,
-        properties: Table,
-    ) -> None:
-        self.transport = transport
-        self.vhost = vhost
-        self.endpoint = endpoint
-        self.safe_uri = endpoint.safe
-        self.direct = endpoint.direct
-        self.ended = transport.ended
+    transport: UpstreamTransport
+    _dispatcher: EventDispatcher
+    endpoint: Endpoint
+    vhost: str
+    _properties: Table
+
+    def __post_init__(self) -> None:
+        self.safe_uri = self.endpoint.safe
+        self.direct = self.endpoint.direct
+        self.ended = self.transport.ended
         self.server_properties: dict[str, Any] = {}
         self.cluster_name: str | None = None
         self.capabilities: frozenset[str] = frozenset()
-        self._dispatcher = dispatcher
-        self._properties = properties
         self._connection: PlainConnection | None = None
         self._channel_max = 0
 
@@ -253,7 +241,9 @@ class UpstreamConnection:
         if isinstance(capabilities, dict):
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
         if WAITS_FOR_CANCEL_OK in self.capabilities:
-            self._dispatcher.answer_cancel = self._answer_cancel
+            self._dispatcher.answer_cancel = lambda channel, consumer_tag: self.transport.send(
+                channel, CANCEL_OK, encode_short(consumer_tag)
+            )
         if self.endpoint.heartbeat_s:
             self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
@@ -318,14 +308,8 @@ class UpstreamConnection:
             self.transport.loop.call_later(RELEASE_S, self._connection.underlay.release)
             self._connection = None
 
-    def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
-        self.transport.send(channel, CANCEL_OK, encode_short(consumer_tag))
-
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to aio-pika in a task of its own. Raises LinkError.
-
-        aio-pika may raise CancelledError although the caller was not cancelled, and may not end with the connection.
-        """
+        """Run a call to aio-pika in a task of its own, which may cancel itself or never end. Raises LinkError."""
         task = self.transport.loop.create_task(work)
         task.add_done_callback(mark_retrieved)
         either: list[asyncio.Future[Any]] = [task, self.ended]

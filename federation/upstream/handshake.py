@@ -43,8 +43,8 @@ from yarl import URL
 
 from warren.broker.plugin import Table
 
+from .channel import encode_short
 from .delivery_parser import FRAME_MAX
-from .encoding import encode_long, encode_short
 from .endpoint import Endpoint
 from .errors import LinkError
 from .transport import UpstreamTransport
@@ -92,10 +92,7 @@ class Mechanism:
 
 
 class AiormqConnection(aiormq.Connection):
-    """The aiormq connection beneath aio-pika's, with the handshake that the endpoint asks for.
-
-    `frame_max` is the agreed size of whole frames, in bytes; 0 before tune-ok.
-    """
+    """The aiormq connection of an endpoint; `frame_max` is the agreed size of frames in bytes, 0 before tune-ok."""
 
     def __init__(self, transport: UpstreamTransport, endpoint: Endpoint, vhost: str, properties: Table) -> None:
         url = URL.build(scheme="amqp", host="upstream", query={"heartbeat": str(endpoint.heartbeat_s)})
@@ -119,16 +116,12 @@ class AiormqConnection(aiormq.Connection):
         raise LinkError(f"the upstream offers no login by {' or '.join(wanted)}, only by {' '.join(offered)}")
 
     async def _rpc(  # type: ignore[override]  # aiormq calls it on the object, as any other method
-        self,
-        request: Frame,
-        writer: asyncio.StreamWriter,
-        frame_receiver: FrameReceiver,
-        wait_response: bool = True,
+        self, request: Frame, writer: asyncio.StreamWriter, frame_receiver: FrameReceiver, wait_response: bool = True
     ) -> FrameTypes | None:
         if isinstance(request, commands.Connection.StartOk):
-            response = encode_long(sasl_response(self._mechanism, self._endpoint))
-            mechanism = encode_short(self._mechanism)
-            request = RawStartOk(self._properties.framed + mechanism + response + encode_short("en_US"))
+            response = sasl_response(self._mechanism, self._endpoint)
+            login = encode_short(self._mechanism) + len(response).to_bytes(4, "big") + response
+            request = RawStartOk(self._properties.framed + login + encode_short("en_US"))
         elif isinstance(request, commands.Connection.TuneOk):
             request.channel_max = lower_limit(request.channel_max or 0, self._endpoint.channel_max)
             frame_max = lower_limit(lower_limit(request.frame_max or 0, self._endpoint.frame_max), FRAME_MAX)
@@ -186,17 +179,13 @@ class PlainConnection(aio_pika.Connection):
         await self._on_connected()
 
     def __del__(self) -> None:
-        """Do nothing, since the transport is aborted already.
-
-        aio-pika would start a task, in the loop of whichever thread collects the object, even for an attempt that was
-        cancelled while it was closing.
-        """
+        """Do nothing: aio-pika would start a task, in the loop of whichever thread collects the object."""
 
 
 def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
     """Return the response of connection.start-ok; EXTERNAL and ANONYMOUS have an empty one."""
     user = (endpoint.user or "").encode("utf-8", "surrogateescape")
-    password = (endpoint.password.reveal() if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
+    password = (endpoint.password.hidden if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
     if mechanism == "PLAIN":
         return b"\0" + user + b"\0" + password
     if mechanism == "AMQPLAIN":

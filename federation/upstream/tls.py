@@ -37,15 +37,12 @@ def make_context(endpoint: Endpoint) -> ssl.SSLContext:
         if endpoint.certfile:
             for name in filter(None, (endpoint.certfile, endpoint.keyfile)):
                 check_regular(name)
+            passphrase = endpoint.key_password.hidden if endpoint.key_password is not None else ""
             # Without a function OpenSSL would ask for the passphrase of an encrypted key at the terminal.
-            context.load_cert_chain(endpoint.certfile, endpoint.keyfile or None, lambda: passphrase(endpoint))
+            context.load_cert_chain(endpoint.certfile, endpoint.keyfile or None, lambda: passphrase)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: the passphrase is too long
         raise LinkError(f"cannot use {option}: {describe_error(error)}") from None
     return context
-
-
-def passphrase(endpoint: Endpoint) -> str:
-    return endpoint.key_password.reveal() if endpoint.key_password is not None else ""
 
 
 def expected_name(endpoint: Endpoint) -> str:

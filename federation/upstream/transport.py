@@ -139,10 +139,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self.loop.call_soon(self.release, YIELDING)
 
     def eof_received(self) -> bool:
-        """Close the socket in a turn that has time, because closing very many takes more than one turn.
-
-        Returns whether the socket stays open until then. The loop itself closes a connection with TLS.
-        """
+        """Close the socket, unless it has TLS, in a turn that has time; return whether it stays open until then."""
         if self._tls or self.socket is None:
             return False
         self.turns.run(CLOSE_COST, self.socket.close)
@@ -256,10 +253,7 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
                 self.socket.resume_reading()
 
     def watch_heartbeats(self, heartbeat_s: float) -> None:
-        """Abort the connection if nothing is received for SILENT_CHECKS heartbeats in which the socket is read.
-
-        aio-pika, which sees no deliveries, gets heartbeats in their place.
-        """
+        """Abort after SILENT_CHECKS heartbeats without a byte; give aio-pika heartbeats in place of deliveries."""
         if self.socket is not None:
             self._heartbeat_timer = self.loop.call_later(heartbeat_s, self._check_silence, heartbeat_s)
 

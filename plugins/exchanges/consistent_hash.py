@@ -88,8 +88,14 @@ class ConsistentHashExchange(ExchangeType):
     description = "Consistent Hashing Exchange"
 
     __slots__ = (
-        *("routes_by_key_only", "_header", "_property"),
-        *("_shares", "_destinations", "_last_number", "_seeds", "_owners"),
+        "routes_by_key_only",
+        "_header",
+        "_property",
+        "_shares",
+        "_destinations",
+        "_last_number",
+        "_seeds",
+        "_owners",
     )
 
     def __init__(self, name: str, arguments: Table) -> None:
@@ -239,10 +245,7 @@ def highest_score(seeds: _Seeds, slot: int) -> Generator[int, None, _Share]:
 
 
 def mix(number: int) -> int:
-    """Return 64 bits, each of which depends on all bits of the number: the finalizer of SplitMix64.
-
-    To change it would move slots to other destinations.
-    """
+    """Return 64 bits that depend on all bits of the number (finalizer of SplitMix64); a change would move slots."""
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
     number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK
     return number ^ number >> 31

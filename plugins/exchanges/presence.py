@@ -81,18 +81,8 @@ class PresenceExchange(ExchangeType):
     description = "Presence exchange: reports which of its bindings come and go"
 
     __slots__ = (
-        "routes_by_key_only",
-        "_context",
-        "_listeners",
-        "_links",
-        "_local_notices",
-        "_keys",
-        "remote",
-        "_remote_notices",
-        "_restored",
-        "_relay",
-        "_removing",
-        "_deleted",
+        *("routes_by_key_only", "remote", "_context", "_listeners", "_links", "_local_notices", "_keys"),
+        *("_remote_notices", "_restored", "_relay", "_removing", "_deleted"),
     )
 
     fixed_arguments = (RELAY,)
@@ -131,9 +121,9 @@ class PresenceExchange(ExchangeType):
         presence_path = presence_of_binding(binding)
         if presence_path is not None:
             return self._notify(self.remote.hold(*presence_path, binding))
-        notice = self._local_notices[binding] = local_notice("bind", binding)
+        self._local_notices[binding] = local_notice("bind", binding)
         self._keys[key] = self._keys.get(key, 0) + 1
-        notices = [Emission(self._listeners.all(), [notice])]
+        notices = [Emission(self._listeners.all(), [self._local_notices[binding]])]
         if self._keys[key] == 1:
             notices.append(Emission(self._links.all(), [self._link_notice("bind", self.name, key, NOT_PASSED)]))
         return notices
@@ -276,14 +266,11 @@ class PresenceExchange(ExchangeType):
 
     def _link_notice(self, action: str, exchange: str, key: str, path: Path) -> Message:
         """Return a new notice for links: never a shared message, since each one gets an identity."""
-        headers = Table.of({"action": action, "exchange": self.name, "queue": exchange, "key": key})
-        if path:
-            headers = headers.with_items([(RECEIVED_FROM, encode_path(path))])
-        return framed(RoutingAddress(self.name, ""), Properties(headers=headers), b"")
+        headers = notice_headers(action, self.name, exchange, key)
+        return notice(self.name, headers.with_items([(RECEIVED_FROM, encode_path(path))]) if path else headers)
 
     def _summary_mark(self, complete: bool) -> Message:
-        headers = Table.of({"action": "summary", "exchange": self.name, "complete": complete})
-        return framed(RoutingAddress(self.name, ""), Properties(headers=headers), b"")
+        return notice(self.name, Table.of({"action": "summary", "exchange": self.name, "complete": complete}))
 
     # Messages
 
@@ -351,27 +338,24 @@ class Relay(Sink):
         return framed(RoutingAddress(self._exchange, key), properties, message.body)
 
 
+def notice(exchange: str, headers: Table) -> Message:
+    return framed(RoutingAddress(exchange, ""), Properties(headers=headers), b"")
+
+
+def notice_headers(action: str, exchange: str, queue: str, key: str, **site: str) -> Table:
+    """Return the headers of the notice of a presence at `queue`, an exchange there if it is at another site."""
+    return Table.of({"action": action, "exchange": exchange, "queue": queue, "key": key, **site})
+
+
 def local_notice(action: str, binding: Binding) -> Message:
-    headers = {
-        "action": action,
-        "exchange": binding.source,
-        "queue": binding.destination.name,
-        "key": binding.routing_key,
-    }
-    return framed(RoutingAddress(binding.source, ""), Properties(headers=Table.of(headers)), b"")
+    headers = notice_headers(action, binding.source, binding.destination.name, binding.routing_key)
+    return notice(binding.source, headers)
 
 
 def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> Message:
     """Return the notice of the presence exchange `name` for a presence at `exchange` of another site."""
-    headers = {
-        "action": action,
-        "exchange": name,
-        "queue": exchange,
-        "key": presence.key,
-        "cluster-name": presence.cluster_name,
-        "vhost": presence.vhost,
-    }
-    return framed(RoutingAddress(name, ""), Properties(headers=Table.of(headers)), b"")
+    site = {"cluster-name": presence.cluster_name, "vhost": presence.vhost}
+    return notice(name, notice_headers(action, name, exchange, presence.key, **site))
 
 
 def wants_summary(argument: Value | None) -> bool:

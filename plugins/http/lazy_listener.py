@@ -110,8 +110,8 @@ class LazyListener:
     async def _serve(self) -> None:
         with ExitStack() as undo:
             undo.callback(self._close_backlog)
-            # In a thread, as importing takes a few tenths of a second.
-            await self._loop.run_in_executor(None, import_all, self._app.module)
+            for module in (f"{__package__}.server", self._app.module):  # in a thread: it takes a few tenths of a second
+                await self._loop.run_in_executor(None, importlib.import_module, module)
             from .server import serve
 
             application = self._app.application()
@@ -136,8 +136,3 @@ class LazyListener:
             except TimeoutError:
                 self._serving.cancel()
         self._listener.close()
-
-
-def import_all(module: str) -> None:
-    importlib.import_module(".server", __package__)
-    importlib.import_module(module)

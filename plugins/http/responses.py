@@ -88,6 +88,13 @@ def not_found(reason: str) -> HTTPError:
     return HTTPError(404, "not_found", reason)
 
 
+def existing(found: V | None, reason: str = "") -> V:
+    """Return an object that was looked up. Raises HTTPError (404) for None, with a reason if clients read it."""
+    if found is None:
+        raise not_found(reason) if reason else missing()
+    return found
+
+
 def no_vhost(method: str) -> HTTPError:
     """A virtual host in the path that does not exist (404). Only the reason of PUT and POST names it."""
     return not_found(NO_VHOST) if method in ("PUT", "POST") else missing()

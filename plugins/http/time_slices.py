@@ -60,11 +60,11 @@ async def once_a_turn(lock: asyncio.Lock) -> AsyncIterator[None]:
             await asyncio.sleep(0)
 
 
-async def when(wait: Callable[[Callable[[], None]], object]) -> None:
-    """Return once the function is called that is passed to `wait`."""
-    called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    wait(lambda: None if called.done() else called.set_result(None))
-    await called
+async def when(wait: Callable[[Callable[..., None]], object]) -> Any:
+    """Return the arguments with which the function is called that is passed to `wait`."""
+    called: asyncio.Future[Any] = asyncio.get_running_loop().create_future()  # cancelled if the client disconnects
+    wait(lambda *arguments: None if called.done() else called.set_result(arguments))
+    return await called
 
 
 async def in_slices(objects: Iterable[T]) -> AsyncIterator[T]:

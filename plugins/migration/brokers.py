@@ -104,10 +104,6 @@ class Broker:
             for vhost, name in names:
                 api.delete("parameters", component, vhost, name)
 
-    def definitions(self) -> Document:
-        definitions: Document = self.get("definitions")
-        return definitions
-
     def vhosts(self) -> set[str]:
         """Return the names of all virtual hosts."""
         return {str(row["name"]) for row in self.get("vhosts", columns="name")}

@@ -57,7 +57,7 @@ class Migration:
     def plan(self) -> Plan:
         """Make the plan, and let a Warren check it without an import. Raises ExitError (65)."""
         target = Target(self._target.product, self._target.exchange_types, self._target.user)
-        made = plan(self._source.definitions(), target, self._options.vhosts)
+        made = plan(self._source.get("definitions"), target, self._options.vhosts)
         if self._target.is_warren:
             self._check(made)
         return made

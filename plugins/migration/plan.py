@@ -165,9 +165,8 @@ def user_rule(item: Document, target: Target) -> tuple[str, str]:
 
 
 def global_rule(item: Document, target: Target) -> tuple[str, str]:
-    return (
-        (f"global parameter '{item['name']}': each broker has its own", "") if item["name"] in OWN_GLOBALS else ("", "")
-    )
+    own = item["name"] in OWN_GLOBALS
+    return f"global parameter '{item['name']}': each broker has its own" if own else "", ""
 
 
 def parameter_rule(item: Document, target: Target) -> tuple[str, str]:

@@ -38,10 +38,6 @@ class Progress:
         return printable(self.name.name if self.name.vhost == "/" else f"{self.name.vhost}: {self.name.name}")
 
 
-def heading(width: int) -> str:
-    return f"{'queue':<{width}} {'moved':>12} {'ready':>12} {'unacked':>9}"
-
-
 class Display:
     """The output of the progress. On a terminal it is written again in place, with the queues that have most left."""
 
@@ -94,9 +90,8 @@ class Display:
 
 def table(rows: list[Progress]) -> list[str]:
     """Return a heading and a line for each queue."""
-    width = max((len(row.title) for row in rows), default=0)
-    width = max(width, len("queue"))
-    return [heading(width), *(row.line(width) for row in rows)]
+    width = max(len("queue"), *(len(row.title) for row in rows))
+    return [f"{'queue':<{width}} {'moved':>12} {'ready':>12} {'unacked':>9}", *(row.line(width) for row in rows)]
 
 
 def totals(rows: list[Progress], clients: int, seconds: float) -> str:

@@ -65,7 +65,7 @@ def text(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FamilyGroup:
-    """A group with the same form in each endpoint. It has few rows."""
+    """A group with the same form in each endpoint; the source of its rows may change while they are read."""
 
     name: str
     families: Sequence[Family]
@@ -79,7 +79,7 @@ class FamilyGroup:
 
     async def rows(self, scope: Scope, each: bool) -> Rows:
         rows = Rows(len(self.families))
-        for texts, values in self.rows_of(scope):
+        async for texts, values in in_slices(self.rows_of(scope)):
             rows.add(texts, values)
         return rows
 
@@ -87,18 +87,6 @@ class FamilyGroup:
 def single_row(measure: Callable[[Scope], Values]) -> Callable[[Scope], Iterable[Row]]:
     """Return the function of a group whose only row has these values and no labels."""
     return lambda scope: [((), measure(scope))]
-
-
-class SlicedGroup(FamilyGroup):
-    """A group with the same form in each endpoint. It may have many rows, whose source may change meanwhile."""
-
-    __slots__ = ()
-
-    async def rows(self, scope: Scope, each: bool) -> Rows:
-        rows = Rows(len(self.families))
-        async for texts, values in in_slices(self.rows_of(scope)):
-            rows.add(texts, values)
-        return rows
 
 
 @dataclass(frozen=True, slots=True)

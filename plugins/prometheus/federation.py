@@ -5,7 +5,7 @@ from functools import partial
 
 from ..management.stats.federation_links import Row, links_of
 from . import families
-from .families import WARREN, Family, FamilyGroup, SlicedGroup, counters, gauges, text
+from .families import WARREN, Family, FamilyGroup, counters, gauges, text
 from .scope import Scope
 
 LABELS = ("vhost", "type", "name", "upstream", "upstream_name", "id")
@@ -31,7 +31,7 @@ def number(link: Row, key: str) -> float | None:
 def by_status(scope: Scope) -> Iterable[families.Row]:
     """Count the links by status; statuses without links are left out, as in RabbitMQ."""
     links = links_of(scope.host)
-    for status, count in links.count_by_status().items() if links is not None else ():
+    for status, count in list(links.count_by_status().items()) if links is not None else ():
         yield (text(status),), (count,)
 
 
@@ -63,7 +63,7 @@ def of_each(key: str, scale: float, scope: Scope) -> Iterable[families.Row]:
 
 def single(families: tuple[Family, ...], key: str, scale: float = 1) -> FamilyGroup:
     """Return the group of a single family, with the value of this key of each link."""
-    return SlicedGroup(families[0].name, families, partial(of_each, key, scale), LABELS, WARREN)
+    return FamilyGroup(families[0].name, families, partial(of_each, key, scale), LABELS, WARREN)
 
 
 LINKS = gauges(federation_links="Number of federation links")
@@ -73,8 +73,8 @@ DROPS = counters(federation_link_dropped="Messages that a link dropped, by reaso
 GROUPS: tuple[FamilyGroup, ...] = (
     FamilyGroup("federation_links", LINKS, by_status, ("status",)),
     FamilyGroup("federation_links_refused", REFUSED, refused, (), WARREN),
-    SlicedGroup("federation_link_up", UP, running, LABELS, WARREN),
-    SlicedGroup("federation_link_dropped", DROPS, dropped, (*LABELS, "reason"), WARREN),
+    FamilyGroup("federation_link_up", UP, running, LABELS, WARREN),
+    FamilyGroup("federation_link_dropped", DROPS, dropped, (*LABELS, "reason"), WARREN),
     single(counters(federation_link_forwarded="Messages that a link has published here"), "forwarded"),
     single(counters(federation_link_confirmed="Messages of a link that were confirmed"), "confirmed"),
     single(counters(federation_link_nacked="Messages of a link that were refused"), "nacked"),

@@ -30,7 +30,7 @@ def received(scope: Scope) -> Iterable[Row]:
 
 
 def delivered(scope: Scope) -> Iterable[Row]:
-    for type_, of in scope.statistics.delivering.items():
+    for type_, of in list(scope.statistics.delivering.items()):
         values = (
             *(of.deliver_get, of.deliver, of.deliver_no_ack, of.get, of.get_no_ack, of.get_empty),
             *(of.redeliver, of.ack),

@@ -1,7 +1,14 @@
-"""Metrics of the node: churn, resources, storage, logins, alarms."""
+"""Metrics of the node: churn, resources, storage, logins, alarms, memory by use, and build_info and identity_info."""
 
+import platform
 from collections.abc import Iterable
+from functools import partial
+from importlib.metadata import version
 
+from warren.broker.core.policies.parameters import CLUSTER_ID
+from warren.broker.product import PRODUCT, product_version
+
+from ..management.service import ManagementService
 from .families import Family, FamilyGroup, Row, Values, counters, gauges, single_row, text
 from .scope import Scope
 
@@ -40,7 +47,7 @@ def stored(scope: Scope) -> Values:
 
 
 def logins(scope: Scope) -> Iterable[Row]:
-    for protocol, attempts in scope.node.attempts.items():
+    for protocol, attempts in list(scope.node.attempts.items()):
         yield (text(protocol),), (attempts.succeeded + attempts.failed, attempts.succeeded, attempts.failed)
 
 
@@ -125,3 +132,87 @@ ALARMS = FamilyGroup(
 PEERS = FamilyGroup(
     "peers", gauges(unreachable_cluster_peers_count="0: there are no other nodes"), single_row(lambda scope: (0,))
 )
+
+# Memory by use: RabbitMQ's name of each use in the HTTP API, and its name here, without the unit.
+USES = {
+    "code": "code_module",
+    "connection_readers": "client_connection_reader",
+    "connection_writers": "client_connection_writer",
+    "connection_channels": "client_connection_channel",
+    "connection_other": "client_connection_other",
+    "queue_procs": "classic_queue_erlang_process",
+    "quorum_queue_procs": "quorum_queue_erlang_process",
+    "quorum_queue_dlx_procs": "quorum_queue_dlx_erlang_process",
+    "stream_queue_procs": "stream_erlang_process",
+    "stream_queue_replica_reader_procs": "stream_replica_reader_erlang_process",
+    "stream_queue_coordinator_procs": "stream_coordinator_erlang_process",
+    "plugins": "plugin",
+    "metadata_store": "modern_metadata_store",
+    "other_proc": "other_erlang_process",
+    "metrics": "metrics",
+    "mgmt_db": "management_stats_db",
+    "mnesia": "classic_metadata_store",
+    "quorum_ets": "quorum_queue_ets_table",
+    "metadata_store_ets": "modern_metadata_store_ets_table",
+    "other_ets": "other_ets_table",
+    "binary": "binary_heap",
+    "msg_index": "message_index",
+    "atom": "atom_table",
+    "other_system": "other_system",
+    "allocated_unused": "runtime_allocated_unused",
+    "reserved_unallocated": "runtime_reserved_unallocated",
+}
+KNOWN = {
+    "queue_procs": "Ready messages",
+    "connection_channels": "Unacknowledged messages, and publishes in transactions",
+    "quorum_queue_dlx_procs": "Messages that wait to be dead-lettered",
+    "connection_readers": "Contents that are still arriving",
+    "connection_writers": "Output that waits for its socket",
+    "other_proc": "What is to be written to the journal",
+    "mgmt_db": "Samples of counters, for the HTTP API",
+    "other_system": "All else that the process has",
+}
+
+
+def memory_by_use(scope: Scope) -> Values:
+    management = scope.host.services.get("management")
+    samples_bytes = management.samples_bytes if isinstance(management, ManagementService) else 0
+    by_use = scope.state.readings.memory_by_use(samples_bytes)
+    return [by_use[use] for use in USES]
+
+
+MEMORY = gauges(
+    **{f"memory_{name}_bytes": KNOWN.get(use, "0: not known apart from the rest") for use, name in USES.items()}
+)
+BREAKDOWN = FamilyGroup("node_memory", MEMORY, single_row(memory_by_use))
+
+
+LIBRARY_VERSION = version("prometheus-client")
+
+
+def build(scope: Scope) -> Iterable[Row]:
+    broker = text(scope.node.version)
+    return [((broker, platform.python_version(), broker, LIBRARY_VERSION, PRODUCT, product_version()), (1,))]
+
+
+def identity(endpoint: str, scope: Scope) -> Iterable[Row]:
+    node = scope.node
+    permanent = node.parameters.get_global(CLUSTER_ID)
+    return [((text(node.name), text(node.cluster_name), text(str(permanent or "")), endpoint), (1,))]
+
+
+VERSIONS = (
+    *("rabbitmq_version", "erlang_version", "prometheus_plugin_version", "prometheus_client_version"),
+    *("product_name", "product_version"),
+)
+NAMES = ("rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint")
+BUILD = Family("build_info", "untyped", "1, labelled with the versions of product, RabbitMQ and Python")
+IDENTITY = Family("identity_info", "untyped", "1, with the names of the node and of its cluster")
+
+
+def once(endpoint: str) -> tuple[FamilyGroup, ...]:
+    """Return the groups of each scrape's end; dashboards join the other metrics with identity_info by its labels."""
+    return (
+        FamilyGroup("build_info", (BUILD,), build, VERSIONS),
+        FamilyGroup("identity_info", (IDENTITY,), partial(identity, endpoint), NAMES),
+    )

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 
-from . import build_info, channels, connections, exchanges, federation, global_metrics, node, queues
+from . import channels, connections, exchanges, federation, global_metrics, node, queues
 from .exposition import Labelled, Table
 from .families import DETAILED as DETAILED_PREFIX
 from .families import RABBITMQ, Family, Group
 from .histograms import distributions, telemetry
-from .memory_breakdown import BREAKDOWN
 from .scope import Scope
 
 AGGREGATED, PER_OBJECT, DETAILED, MEMORY = "aggregated", "per-object", "detailed", "memory-breakdown"
@@ -60,13 +59,13 @@ async def collect(scope: Scope, endpoint: str, families: Iterable[str] = ()) -> 
             yield metric
     for metric in telemetry(scope.state.scrapes):
         yield metric
-    for group in build_info.groups(endpoint):
+    for group in node.once(endpoint):
         yield await measure_group(group, scope, each, False)
 
 
 def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
     if endpoint == MEMORY:
-        return [BREAKDOWN]
+        return [node.BREAKDOWN]
     if endpoint == DETAILED:
         names = dict.fromkeys(families)
         groups = [group for name, group in BY_FAMILY.items() if name in names]

@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from warren.plugins.message_log.export.boot_files import describe_file
 from warren.plugins.message_log.export.manifest import Manifest
+from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.arrow_schema import ARROW
 
@@ -56,10 +58,12 @@ class Log:
         found = {"store": 1, "recovered_batch": 0, "settling_batch": 0, "damage": 0}
         self.link: Values = {"retention_days": 14, **found}
         self.transient: set[str] = set()  # queues
+        self.unattended: set[str] = set()  # queues
         self.consumers: dict[str, int] = {}  # by queue, if not 1
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
         self._snapshots = 0
+        self._stopped = False
         self._published: Counter[str] = Counter()
         self._acked: Counter[str] = Counter()
         self._born: dict[int, int] = {}
@@ -191,9 +195,11 @@ class Log:
         written = []
         for table, rows in self.tables.items():
             if rows:
+                self._stopped |= table == schema.QUEUE_STATS and rows[-1]["kind"] == schema.STOP
                 written.append(self._file(table, rows))
                 rows.clear()
         self.sequence += 1
+        save_state(self.folder, self.node, BootEnd(self.boot_id, self.row, 1, ended=self._stopped))
         return written
 
     def _file(self, table: str, rows: list[Values]) -> Path:
@@ -225,6 +231,7 @@ class Log:
             "queue": queue,
             "queue_type": "classic",
             "durable": queue not in self.transient,
+            "unattended": queue in self.unattended,
             "ready": len(self.ready[queue]),
             "unacked": len(self.unacked[queue]),
             "consumers": self.consumers.get(queue, 1),
@@ -248,6 +255,13 @@ class Log:
     def _take(self, number: int, queue: str) -> None:
         """Remove a message from the queue, ready or unacknowledged."""
         (self.unacked if number in self.unacked[queue] else self.ready)[queue].remove(number)
+
+
+def save_state(folder: Path, node: str, newest: BootEnd) -> None:
+    """Store the state of a node."""
+    path = state_path(folder, node)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(msgspec.json.encode(Content(node, newest)))
 
 
 def listed(folder: Path, path: Path, node: str, boot_id: str) -> None:

@@ -67,7 +67,6 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
             "skipped": {"foreign": 1},
             "skipped_files": [name("x.parquet")],
             "missing_hours": ["2026-11-22 06"],
-            "unprocessed_files": 0,
             "clock_jumps": [{"node": name("node 0"), "boot_id": "b1", **times, "clock_moved_us": 5_000_000}],
         },
         "totals": {**dict.fromkeys(TOTALS, 12_345), "records": 99_999},

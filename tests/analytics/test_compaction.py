@@ -3,9 +3,13 @@
 import hashlib
 import json
 import os
+import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.broker_process import run
@@ -139,6 +143,49 @@ def test_a_compaction_that_was_killed_leaves_nothing_behind(tmp_path: Path, monk
     assert all('"sha256"' in path.read_text() for path in manifests(tmp_path))
 
 
+def foreign(path: Path, of: Path, column: str, twice: bool = False) -> None:
+    """Write a file with a column as plain strings, or with the column twice."""
+    rows = pq.ParquetFile(of).read()
+    place = rows.schema.get_field_index(column)
+    if twice:
+        rows = rows.append_column(column, rows[column])
+    else:
+        rows = rows.set_column(place, column, rows[column].cast(pa.string()))
+    pq.write_table(rows, path)
+
+
+REFUSED: dict[str, Callable[[Path, Path], object]] = {
+    "a pipe": lambda path, whole: os.mkfifo(path),
+    "a device": lambda path, whole: path.symlink_to("/dev/zero"),
+    "a broken link": lambda path, whole: path.symlink_to("nowhere"),
+    "no parquet": lambda path, whole: path.write_bytes(b"PAR1 but not really"),
+    "a damaged page": lambda path, whole: path.write_bytes(
+        whole.read_bytes()[:4] + bytes(99) + whole.read_bytes()[103:]
+    ),
+    "plain strings": lambda path, whole: foreign(path, whole, "event"),
+    "a column twice": lambda path, whole: foreign(path, whole, "reason", twice=True),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_that_no_writer_has_written_is_refused_by_name_and_other_hours_are_merged(
+    tmp_path: Path, name: str
+) -> None:
+    export(tmp_path)
+    (hour,) = tmp_path.glob("events/*/*")
+    whole = next(hour.glob("*000001.parquet"))
+    (tmp_path / "events" / "dt=9999-12-31" / "hour=23").mkdir(parents=True)
+    os.mkfifo(tmp_path / schema.MANIFEST / "compacted-0.jsonl")
+    other = hour.with_name("hour=04") / "part-rabbit@a-b0-000000.parquet"
+    other.parent.mkdir()
+    REFUSED[name](other, whole)
+    shutil.copy(whole, other.with_name("part-rabbit@a-b0-000001.parquet"))
+    result = merge.compact(tmp_path, LATER)
+    assert result[:2] == (15, 3) and other.relative_to(tmp_path).as_posix() in result.refused
+    assert len(list(other.parent.iterdir())) == 2
+    assert len(search.find(search.Log(str(tmp_path)), "b1-0").rows) == 5
+
+
 def test_only_one_compaction_runs_at_a_time(tmp_path: Path) -> None:
     export(tmp_path)
     with merge.locked(tmp_path):
@@ -152,8 +199,11 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     for _ in range(3):
         log.round_trip("q")
         log.write()
+    next(tmp_path.glob("events/*/*/")).joinpath("part-other.parquet").touch()
     done = run("compact", "--input", str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, f"3 files with {log.row} rows were merged into 1\n")
+    merged, refused = done.stdout.splitlines()
+    assert (done.returncode, merged) == (0, f"3 files with {log.row} rows were merged into 1")
+    assert refused.startswith("1 file was left out, damaged or not of the export: events/")
     missing = run_here("compact", "--input", str(tmp_path / "nothing"))
     assert missing.returncode == 66 and len(missing.stderr.splitlines()) == 1
     (tmp_path / "other").mkdir()
@@ -217,6 +267,8 @@ def test_a_manifest_that_was_cut_names_only_what_was_written() -> None:
         {"replaces": [f"{HOUR}/../../../../victim.parquet"], "by": NEW},
         {"replaces": [OLD.replace("hour=10", "hour=11")], "by": NEW},
         {"replaces": [OLD.replace("events", "metrics")], "by": NEW},
+        {"replaces": [OLD.replace("part-a", "part-b")], "by": NEW},
+        {"replaces": [OLD.replace("000000", "0")], "by": NEW},
         {"replaces": [f"{HOUR}/part-/../../victim.parquet"], "by": NEW},
         {"replaces": [f"{HOUR}/part-\0.parquet"], "by": NEW},
         {"replaces": [OLD, "_manifest/other.jsonl"], "by": NEW},

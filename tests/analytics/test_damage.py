@@ -118,9 +118,9 @@ def test_a_log_that_is_not_whole_is_said_to_be_so(report: Report) -> None:
         "2 records lost",
         "a broker was killed",
         "2 skipped files are damaged or not Parquet",
-        "1 skipped files do not belong to an export",
-        "1 skipped files have a version of the schema that this Warren does not read",
-        "1 skipped files have the name of another file",
+        "1 skipped file is not of an export",
+        "1 skipped file has a version of the schema that this Warren does not read",
+        "1 skipped file has the name of another file",
         "the log is a sample",
     ]
     assert reasons[0].endswith("(rabbit@dropping b1)")
@@ -145,7 +145,7 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
         report_of(tmp_path, tmp_path / "output")
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "part-a-b-000000.parquet").write_text("nothing")
-    with pytest.raises(job.JobRefused, match=r"no export of a broker \(1 files that are none, or damaged\)"):
+    with pytest.raises(job.JobRefused, match=r"no export of a broker \(1 skipped file\)"):
         report_of(tmp_path, tmp_path / "output")
     assert not (tmp_path / "output").exists()
 

@@ -19,12 +19,12 @@ from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
 from warren.plugins.message_log.compaction import merge
-from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
+from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.folder import Folder
 
 from .commands import run_here
-from .log import START, Log
+from .log import START, Log, save_state
 
 BALANCED, IMBALANCED, INCOMPLETE = "balanced", "imbalanced", "incomplete"
 A, B = "a@lab", "b@lab"
@@ -48,14 +48,6 @@ def expect(folder: Path, status: str, *sentences: str) -> Ledger:
     return ledger
 
 
-def save_state(log: Log, row: int | None = None, **changed: Any) -> None:
-    """Store the state of a node, whose newest boot this is."""
-    path = state_path(log.folder, log.node)
-    path.parent.mkdir(exist_ok=True)
-    end = BootEnd(log.boot_id, log.row if row is None else row, 1, **{"ended": True, **changed})
-    path.write_bytes(msgspec.json.encode(Content(log.node, end)))
-
-
 def export(folder: Path) -> None:
     """Write the logs of two boots of `a` and one of `b`, which has a link from `a`, in three files of events each."""
     first, second, other = Log(folder, A, "a1"), Log(folder, A, "a2", START + HOUR), Log(folder, B, "b1")
@@ -68,14 +60,12 @@ def export(folder: Path) -> None:
         work(log)
         log.snapshot(schema.STOP)
         log.write()
-        save_state(log)
     second.follow(first)
     second.recovered("q", len(first.ready["q"]))
     second.snapshot(schema.START)
     work(second)
     second.snapshot(schema.STOP)
     second.write()
-    save_state(second)
 
 
 def work(log: Log) -> None:
@@ -146,9 +136,21 @@ def cut_manifest(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def spoil_manifest(folder: Path) -> None:
-    (path,) = folder.glob("manifest/*-a1.jsonl")
-    path.write_bytes(b"{]\n" + path.read_bytes())
+def spoil_manifest(line: bytes) -> Damage:
+    """Put a line before those of a manifest."""
+
+    def damage(folder: Path) -> None:
+        (path,) = folder.glob("manifest/*-a1.jsonl")
+        path.write_bytes(line + b"\n" + path.read_bytes())
+
+    return damage
+
+
+def replace_others(folder: Path) -> None:
+    """Add the manifest of a compaction of files of one boot by a file of another one."""
+    replaced, by = ([path.relative_to(folder).as_posix() for path in events(folder, boot)] for boot in ("a1", "b1"))
+    line = msgspec.json.encode({"replaces": replaced, "by": by[0]})
+    (folder / "manifest" / "compacted-0.jsonl").write_bytes(line + b"\n")
 
 
 def cut_newest(folder: Path) -> None:
@@ -169,6 +171,7 @@ def rewrite(folder: Path) -> None:
     remove(folder, "manifest")
 
 
+SPOILED = r"1 manifest or state file is damaged \(such as part-a@lab-a1"
 FILE = r"events/\S+-a1-000001.parquet with \d+ records"
 DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "none": (lambda folder: None, BALANCED, (r"^Nothing is missing: [\d,]+ records were checked",)),
@@ -185,7 +188,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (
             rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
         ),
     ),
     "a page damaged": (
@@ -193,7 +196,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (
             rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped files are damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
+            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
         ),
     ),
     "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
@@ -212,7 +215,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         INCOMPLETE,
         (r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)",),
     ),
-    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boots have no manifest.*part-b@lab-b1",)),
+    "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boot has no manifest.*part-b@lab-b1",)),
     "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (r"3 boots have no manifest",)),
     "the downstream removed": (
         removal("*/*/*/part-b@*", "manifest/part-b@*", f"state/{B}.json"),
@@ -234,13 +237,23 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         IMBALANCED,
         (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",),
     ),
-    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files are in no manifest \(such as ",)),
-    "a manifest spoiled": (spoil_manifest, INCOMPLETE, (r"1 manifests or states are damaged \(such as part-a@lab-a1",)),
+    "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files? (is|are) in no manifest \(such as ",)),
+    **{
+        f"a manifest spoiled by {line:.20}": (spoil_manifest(line.encode()), INCOMPLETE, (SPOILED,))
+        for line in ("{]", '{"rows": -1}', '{"rows": 1e99}', f'{{"bytes": {1 << 63}}}', '{"x": ' + "[" * 10_000)
+    },
+    "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
         INCOMPLETE,
-        (r"1 manifests or states are damaged \(such as a@lab.json",),
+        (r"1 manifest or state file is damaged \(such as a@lab.json",),
     ),
+    "the folder of states removed": (
+        removal("state"),
+        INCOMPLETE,
+        (r"3 boots have no state of the node.*part-a@lab-a1",),
+    ),
+    "a state removed": (removal(f"state/{B}.json"), INCOMPLETE, (r"1 boot has no state of the node.*part-b@lab-b1",)),
     "acknowledgements rewritten": (
         rewrite,
         IMBALANCED,
@@ -270,7 +283,7 @@ def test_records_that_a_writer_had_not_finished_are_counted_by_the_state_of_the_
     log = Log(tmp_path / "export", A)
     log.snapshot(schema.START)
     log.write()
-    save_state(log, row=90_140, ended=False)
+    save_state(log.folder, A, BootEnd(log.boot_id, 90_140, 1))
     expect(
         log.folder,
         INCOMPLETE,
@@ -289,7 +302,6 @@ def test_lost_records_explain_the_imbalances_that_follow_from_them(tmp_path: Pat
     log.lost = 5
     log.snapshot(schema.STOP)
     log.write(*lost)
-    save_state(log)
     expect(
         log.folder,
         INCOMPLETE,
@@ -310,7 +322,7 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
         log.tables[schema.QUEUE_STATS].clear()
     log.snapshot(schema.STOP)
     log.write()
-    expect(log.folder, INCOMPLETE, r"1 hours of a running broker have no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
+    expect(log.folder, INCOMPLETE, r"1 hour of a running broker has no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
 @pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
@@ -339,7 +351,7 @@ def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
     for log in (upstream, downstream):
         log.snapshot(schema.STOP)
         log.write()
-    text = rf"up to 1 messages of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
+    text = rf"up to 1 message of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
     expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
 
 
@@ -360,7 +372,6 @@ def restarts(folder: Path, *starts: datetime, last_runs: bool = False) -> list[L
         log.snapshot(schema.PERIODIC if last_runs and number + 1 == len(starts) else schema.STOP)
         log.write()
         logs.append(log)
-    save_state(logs[-1], ended=not last_runs)
     return logs
 
 
@@ -381,7 +392,7 @@ def test_a_clock_that_is_ahead_calls_no_other_broker_dead(tmp_path: Path) -> Non
         log.round_trip("q")
         log.snapshot()
         log.write()
-        save_state(log, row=log.row + 10, ended=False)
+        save_state(log.folder, node, BootEnd(log.boot_id, log.row + 10, 1))
     expect(tmp_path / "export", BALANCED)
 
 
@@ -400,10 +411,23 @@ def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize(("waiting", "status"), [(90_140, INCOMPLETE), (0, BALANCED)])
+def test_a_copy_of_a_log_in_which_no_record_is_checked_is_not_balanced(
+    tmp_path: Path, waiting: int, status: str
+) -> None:
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
+    log.snapshot(schema.START)
+    log.write()
+    save_state(log.folder, A, BootEnd(log.boot_id, waiting, 1))
+    sentences = r"no record is checked yet: .* \(a@lab b1\)", "90,140 records are not checked"
+    expect(log.folder, status, *sentences if waiting else ())
+
+
 def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Path) -> None:
     log = Log(tmp_path / "export", A, start=datetime.now(UTC))
     log.snapshot(schema.START)
     log.round_trip("q")
+    log.snapshot()
     log.write()
 
     class Growing(Folder):
@@ -419,11 +443,41 @@ def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Pat
                 log.round_trip("q")
                 log.snapshot(schema.STOP)
                 log.write()
-                save_state(log)
             return found
 
     ledger = make_ledger(InProcess(), Growing(str(log.folder)), Folder(str(tmp_path / "stored")))
     assert ledger.verdict.status == BALANCED, ledger.verdict.reasons
+
+
+@pytest.mark.parametrize(("exported", "status"), [("a1", BALANCED), ("a2", INCOMPLETE)])
+def test_a_boot_that_a_restored_backup_of_the_export_hides_is_missed(
+    tmp_path: Path, exported: str, status: str
+) -> None:
+    """The export has the first boot alone, and the third one begins; its data folder has the name of the second."""
+    first, third = Log(tmp_path / "export", A, "a1"), Log(tmp_path / "export", A, "a3", START + HOUR)
+    first.snapshot(schema.START)
+    work(first)
+    first.snapshot(schema.STOP)
+    first.write()
+    third.follow(first)
+    third.link |= {"exported_boot": exported, "exported_at": START + HOUR / 2}
+    third.recovered("q", len(first.ready["q"]))
+    third.snapshot(schema.START)
+    third.snapshot(schema.STOP)
+    third.write()
+    expect(first.folder, status, *[r"the log of the boot before is missing \(a@lab a3\)"] * (status == INCOMPLETE))
+
+
+def test_a_boot_whose_node_has_lost_its_state_is_compared_with_the_one_before_by_the_data_folder(
+    tmp_path: Path,
+) -> None:
+    (first,) = restarts(tmp_path / "export", START)
+    second = Log(first.folder, A, "b1", START + HOUR)
+    second.link |= {"exported_boot": "b0", "exported_at": START, "recovered_batch": first.batch}
+    for kind in (schema.START, schema.STOP):
+        second.snapshot(kind)
+    second.write()
+    expect(first.folder, IMBALANCED, r"20 confirmed messages lost at a restart \(20 of q at a@lab b0\)")
 
 
 # Two brokers of one name
@@ -446,7 +500,6 @@ def two_brokers(folder: Path, follows: bool) -> None:
         log.now_us += 1_000_000
         log.snapshot(schema.STOP)
         log.write()
-        save_state(log)
 
 
 @pytest.mark.parametrize("follows", [False, True])
@@ -464,7 +517,6 @@ def test_two_boots_that_follow_one_are_of_two_brokers(tmp_path: Path) -> None:
         log.round_trip("q")
         log.snapshot(schema.STOP)
         log.write()
-        save_state(log)
     expect(tmp_path / "export", INCOMPLETE, r"two brokers have this name: .* \(a@lab b1, a@lab b2\)")
 
 
@@ -500,70 +552,64 @@ def restarted(folder: Path, end: str, ready: int, taken: int = 0, **found: Any) 
     first.snapshot(end)
     first.write()
     second.follow(first)
+    if "recovered" in found:
+        second.recovered_before["q"] = found.pop("recovered")
     second.link |= found
     second.recovered("q", ready)
     second.snapshot(schema.START)
     second.snapshot(schema.STOP)
     second.write()
-    save_state(second)
 
 
 STOP, KILL = schema.STOP, schema.PERIODIC
 LACKING = r"the store lacks the last batches of the boot before \(a@lab a2\)"
 REPLACED = r"the store is not the one of the boot before \(a@lab a2\)"
-STORES: dict[str, tuple[tuple[str, int, int, dict[str, Any]], str, tuple[str, ...]]] = {
-    "sound": ((STOP, MESSAGES, 0, {}), BALANCED, ()),
-    "messages gone after a stop": (
-        (STOP, MESSAGES - 3, 0, {}),
-        IMBALANCED,
-        (r"^The log does not balance: 3 confirmed messages lost at a restart \(3 of q at a@lab a1\)\.",),
-    ),
-    "rolled back over a stop": (
-        (STOP, MESSAGES, 0, {"recovered_batch": 0, "settling_batch": 0}),
-        IMBALANCED,
-        (
-            r"^The log does not balance: up to 5 confirmed messages lost with the end of the store "
-            r"\(5 of q at a@lab a1\)\. ",
-            LACKING,
-        ),
-    ),
-    "replaced after a stop": (
-        (STOP, 0, 0, {"store": 2, "recovered_batch": 0, "settling_batch": 0}),
-        IMBALANCED,
-        (r"balance: 20 confirmed messages lost at a restart \(20 of q at a@lab a1\)", REPLACED),
-    ),
-    "deleted after a kill": (
-        (KILL, 0, 0, {"store": 2, "recovered_batch": 0, "settling_batch": 0}),
-        IMBALANCED,
-        (r"balance: 20 confirmed messages lost at a restart \(20 of q at a@lab a1\)", REPLACED),
-    ),
-    "cut after a kill": (
-        (KILL, 8, 0, {"recovered_batch": 10}),
-        IMBALANCED,
-        (r"balance: 12 confirmed messages lost at a restart \(12 of q at a@lab a1\)", LACKING),
-    ),
+LOST = r"^The log does not balance: {} confirmed messages lost at a restart \({} of q at a@lab a1\)"
+LOST_3, LOST_12, LOST_20 = (LOST.format(count, count) for count in (3, 12, 20))
+AT_RISK = (
+    r"^The log does not balance: up to 5 confirmed messages lost with the end of the store \(5 of q at a@lab a1\)\. "
+)
+EMPTY = {"recovered_batch": 0, "settling_batch": 0}
+# How the boot ended, the recovered messages, those at consumers, and what the next start found; then the status, the
+# messages that were confirmed before, are there after, are missing, are lost and are at risk, and sentences.
+Store = tuple[str, int, int, dict[str, Any], str, tuple[int, ...], tuple[str, ...]]
+STORES: dict[str, Store] = {
+    "sound": (STOP, 20, 0, {}, BALANCED, (20, 20, 0, 0, 0), ()),
+    "messages gone after a stop": (STOP, 17, 0, {}, IMBALANCED, (20, 17, 3, 3, 3), (LOST_3,)),
+    "rolled back over a stop": (STOP, 20, 0, EMPTY, IMBALANCED, (20, 20, 0, 0, 5), (AT_RISK, LACKING)),
+    "replaced after a stop": (STOP, 0, 0, EMPTY | {"store": 2}, IMBALANCED, (20, 0, 20, 20, 20), (LOST_20, REPLACED)),
+    "deleted after a kill": (KILL, 0, 0, EMPTY | {"store": 2}, IMBALANCED, (20, 0, 20, 20, 20), (LOST_20, REPLACED)),
+    "cut after a kill": (KILL, 8, 0, {"recovered_batch": 10}, IMBALANCED, (20, 8, 12, 12, 17), (LOST_12, LACKING)),
     "cut after a kill, with messages at consumers": (
-        (KILL, 8, 3, {"recovered_batch": 10}),
-        IMBALANCED,
-        (r"balance: 12 confirmed messages lost at a restart \(12 of q at a@lab a1\)", r"up to 8 confirmed messages"),
+        *(KILL, 8, 3, {"recovered_batch": 10}, IMBALANCED, (23, 8, 15, 12, 20)),
+        (LOST_12, r"up to 8 confirmed messages"),
     ),
     "damaged before a start after a kill": (
-        (KILL, 8, 0, {"damage": 1}),
-        IMBALANCED,
-        (r"balance: 12 confirmed messages lost at a restart", r"the store was found damaged \(a@lab a2\)"),
+        *(KILL, 8, 0, {"damage": 1}, IMBALANCED, (20, 8, 12, 12, 12)),
+        (LOST_12, r"the store was found damaged \(a@lab a2\)"),
     ),
-    "settled in the last moment before a kill": ((KILL, 8, 0, {}), INCOMPLETE, (r"certain: a broker was killed",)),
-    "a run without the export": ((STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}), BALANCED, ()),
-    "a run without the export that settled nothing": ((STOP, MESSAGES, 0, {"recovered_batch": 1001}), BALANCED, ()),
-    "in memory": ((STOP, 0, 0, dict.fromkeys(("store", "recovered_batch", "settling_batch"))), BALANCED, ()),
+    "settled in the last moment before a kill": (
+        *(KILL, 8, 0, {}, INCOMPLETE, (20, 8, 12, 0, 0)),
+        (r"certain: a broker was killed",),
+    ),
+    "expired before the next start": (STOP, 4, 0, {"recovered": 20}, BALANCED, (20, 20, 0, 0, 0), ()),
+    "a run without the export": (STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}, BALANCED, (), ()),
+    "a run without the export that settled nothing": (
+        *(STOP, 20, 0, {"recovered_batch": 1001}, BALANCED),
+        *((20, 20, 0, 0, 0), ()),
+    ),
+    "other virtual hosts are exported": (STOP, 0, 0, {"comparable": False}, BALANCED, (), ()),
+    "in memory": (STOP, 0, 0, dict.fromkeys(("store", *EMPTY)), BALANCED, (), ()),
 }
 
 
 @pytest.mark.parametrize("name", STORES)
 def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None:
-    (end, ready, taken, found), status, sentences = STORES[name]
+    end, ready, taken, found, status, counts, sentences = STORES[name]
     restarted(tmp_path / "export", end, ready, taken, **found)
     ledger = expect(tmp_path / "export", status, *sentences)
+    names = ("confirmed_before", "there_after", "missing", "lost", "at_risk")
+    assert [tuple(getattr(row, name) for name in names) for row in ledger.durability] == [counts] * bool(counts)
     if status == BALANCED:
         assert ledger.verdict.reasons == []
 
@@ -571,6 +617,7 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
 # Files that no broker writes
 
 
+ABSENT = "the column is absent"
 HOSTILE = [
     *[(schema.EVENTS, "sample_rate", value) for value in (math.nan, math.inf, 0.0, -1.0, 3.0)],
     *[(schema.EVENTS, "ts_us", value) for value in (-1, 1 << 58)],
@@ -582,7 +629,9 @@ HOSTILE = [
     (schema.METRICS, "buckets", pa.list_(pa.struct([("a", pa.int64())]))),
     (schema.METRICS, "labels", pa.int64()),
     (schema.EVENTS, "queue", pa.list_(pa.int64())),
-    (schema.EVENTS, "msg_seq", pa.float64()),
+    *[(schema.EVENTS, name, ABSENT) for name in ("msg_seq", "node")],
+    *[(schema.EVENTS, name, type) for name, type in (("msg_seq", pa.float64()), ("row", pa.string()))],
+    *[(schema.EVENTS, name, value) for name, value in (("event", pa.int64()), ("vhost", None), ("queue", b"\xff"))],
 ]
 
 
@@ -601,9 +650,13 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     rows = pq.ParquetFile(path).read()
     place = rows.schema.get_field_index(column)
     is_type = isinstance(value, pa.DataType)
-    type = value if is_type else rows.schema.field(place).type
-    made = pa.nulls(rows.num_rows, type) if is_type else pa.array([value] * rows.num_rows, type)
-    rows = rows.set_column(place, pa.field(column, type), made)
+    type = value if is_type else pa.string() if isinstance(value, bytes) else rows.schema.field(place).type
+    if value is ABSENT:
+        rows = rows.drop_columns(column)
+    else:
+        values = [None if is_type else value] * rows.num_rows
+        made = pa.array(values).view(type) if isinstance(value, bytes) else pa.array(values, type)
+        rows = rows.set_column(place, pa.field(column, type), made)
     about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)

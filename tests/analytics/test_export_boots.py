@@ -12,10 +12,12 @@ import pytest
 from tests.support.broker_process import ANY_PORT, BrokerProcess
 from tests.support.polling import until
 from warren.broker.core.messages.journal_port import Recovery
+from warren.broker.runtime.supervisor import Supervisor
 from warren.plugins.message_log.export.manifest import FinishedFile, Manifest
 from warren.plugins.message_log.export.node_state import NodeState, state_path
-from warren.plugins.message_log.export.pipe_format import SNAPSHOT
+from warren.plugins.message_log.export.pipe_format import NODE_TAKEN, SNAPSHOT
 from warren.plugins.message_log.export.writer import Writer
+from warren.plugins.message_log.export.writer_process import Outlet
 from warren.plugins.message_log.file_format import schema
 
 from .exporting import NODE, Row, empty_snapshot, rows_of, task, whole_files
@@ -91,13 +93,19 @@ def test_a_start_waits_for_the_writer_of_the_boot_before_to_finish(tmp_path: Pat
     assert (link["previous_boot"], link["previous_row"]) == ("b1", 70)
 
 
-def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_writer_that_never_ends_delays_the_next_one_for_some_time_only_and_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("warren.plugins.message_log.export.writer.LOCK_WAIT_S", 0.0)
     before = start(tmp_path, row=70)
     before.look()
+    assert NODE_TAKEN not in capfd.readouterr().out
     start(tmp_path, "b2", row=3).end()
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if NODE_TAKEN in line]
+    reported: list[tuple[str, str, dict[str, object]]] = []
+    Outlet(lambda *fields: reported.append(fields), Supervisor(lambda *fields: None))._log(line.encode())
+    ((event, level, fields),) = reported
+    assert (event, level, fields["node"], fields["directory"]) == (NODE_TAKEN, "error", NODE, str(tmp_path))
     (link,) = [row for row in starts(tmp_path) if row["boot_id"] == "b2"]
     assert (link["previous_boot"], link["previous_row"]) == ("b1", 70)
     state = NodeState(tmp_path, NODE, "b3")

@@ -216,6 +216,40 @@ def long_jobs(folder: Path) -> None:
     log.write()
 
 
+def first_long_job(folder: Path) -> None:
+    """The first message of all takes a consumer ten minutes, and others wait."""
+    log = started(folder, QUEUE)
+    publish(log, 20)
+    log.deliver(log.ready[QUEUE][0], QUEUE)
+    run(log, 60)
+    log.write()
+
+
+def long_job_among_short_ones(folder: Path) -> None:
+    """Few messages take two minutes, and most of them a millisecond."""
+    log = started(folder, QUEUE)
+    for step in (12, 11):
+        publish(log, 200)
+        consume(log, 199)
+        log.deliver(log.ready[QUEUE][0], QUEUE)
+        publish(log, 20)
+        run(log, step)
+        if step == 12:
+            log.ack(log.unacked[QUEUE][0], QUEUE)
+    log.write()
+
+
+def unattended(folder: Path) -> None:
+    """Messages wait in a delay queue until it dead-letters them, and one in a queue of maximum length one."""
+    log = Log(folder / "log")
+    log.unattended = {"delay", "last value"}
+    log.consumers = dict.fromkeys(log.unattended, 0)
+    log.publish("last value")
+    log.snapshot(schema.START)
+    run(log, 40, lambda step: publish(log, 3, "delay"))
+    log.write()
+
+
 def sampled(folder: Path) -> None:
     """A log that has the events of few messages: the counters of the snapshots show that the others are settled."""
     log = started(folder, QUEUE)
@@ -260,7 +294,7 @@ def polled(folder: Path) -> None:
             mandatory_return,
             link_restart,
         ),
-        *(late_replies, long_jobs, sampled, polled),
+        *(late_replies, long_jobs, first_long_job, long_job_among_short_ones, unattended, sampled, polled),
     ],
 )
 def test_ordinary_traffic_raises_nothing(tmp_path: Path, history: Callable[[Path], None]) -> None:
@@ -287,6 +321,12 @@ def no_consumer_and_one_get(log: Log, step: int) -> None:
 def no_consumer_and_one_expiry_before(log: Log, step: int) -> None:
     if step == 0:
         log.drop(log.publish(QUEUE), QUEUE, schema.EXPIRE, None)
+    no_consumer(log, step)
+
+
+def no_consumer_any_more(log: Log, step: int) -> None:
+    """A queue whose messages expire to a dead letter exchange, which had consumers."""
+    log.unattended = {QUEUE}
     no_consumer(log, step)
 
 
@@ -362,6 +402,7 @@ def deleted(log: Log, step: int) -> None:
         ("no consumer", no_consumer, "150 messages wait", 50),
         ("no consumer", no_consumer_and_one_get, "150 messages wait", 70),
         ("no consumer", no_consumer_and_one_expiry_before, "150 messages wait", 50),
+        ("no consumer", no_consumer_any_more, "150 messages wait", 50),
         ("stuck", stuck, "3 messages delivered and none settled, 147 more wait", 50),
         ("stuck", stuck_without_a_prefetch, "150 messages delivered and none settled, 0 more wait", 50),
         ("blocked", blocked, "nothing is delivered to its consumers, 30 messages wait", 50),
@@ -409,6 +450,8 @@ def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> 
         publish(log, 10, "slow")
         consume(log, 5, "slow")
         publish(log, 1, "stuck")
+        if step == 0:
+            consume(log, 1, "stuck")
         if step == 1:
             log.deliver(log.ready["stuck"][0], "stuck")
 

@@ -122,8 +122,10 @@ def test_an_input_without_a_log_and_an_output_that_exists_are_refused_and_nothin
     one(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    done = analyze(tmp_path, output="taken")
-    assert done.returncode == 73 and [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
+    for taken, text in (("taken", "exists already"), ("taken/file", "is a file")):
+        done = analyze(tmp_path, output=taken)
+        assert (done.returncode, done.stderr) == (73, f"warren analyze: {tmp_path}/{taken}: {text}\n")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
 
 
 def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:
@@ -167,3 +169,6 @@ def test_messages_that_a_restart_brought_back_are_settled_and_balance(tmp_path: 
     assert run_here("analyze", "--in-process", *where).returncode == 0
     made = report_in(tmp_path)
     assert (made["input"]["skipped"], made["totals"]["delivered"]) == ({}, 3)
+    first, second = made["conservation"]["boots"]
+    assert first["exported_boot"] is None and second["exported_boot"] == second["previous_boot"] == first["boot_id"]
+    assert first["last"] <= second["exported_at"] <= second["first"]

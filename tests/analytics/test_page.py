@@ -85,7 +85,7 @@ def test_a_table_has_the_first_rows_and_the_number_of_the_others() -> None:
     (latencies,) = sections(report())["latency"]["parts"][-1]["parts"]
     assert (latencies["kind"], len(latencies["rows"]), latencies["more"]) == ("table", 8, 1_000)
     rows = [{"queue": f"q{at}", "node": None, "msg_seq": 2**60 + at} for at in range(9)]
-    made = table(rows, "Queues", 3)
+    (made,) = table(rows, "Queues", 3)
     assert (made["columns"], made["more"]) == (["queue", "msg_seq"], 6)
     assert made["rows"][1] == ["q1", str(2**60 + 1)]  # a number that JavaScript would round
 

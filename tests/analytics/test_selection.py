@@ -13,6 +13,7 @@ from warren.plugins.message_log.cli import master
 from warren.plugins.message_log.file_format import schema
 
 from .checking import report_of
+from .commands import run_here
 from .log import START, Log
 
 HOURS = 4
@@ -87,10 +88,22 @@ def test_queues_are_checked_alone(export: Path, tmp_path: Path) -> None:
     assert bad["conservation"]["status"] == "imbalanced" and {queue for _, queue in queues(bad)} == {"lost"}
 
 
-def test_a_virtual_host_without_messages_is_balanced(export: Path, tmp_path: Path) -> None:
-    report = report_of(export, tmp_path / "report", vhosts=("other",))
-    assert report["conservation"]["status"] == "balanced", report["conservation"]
-    assert queues(report) == set() and report["totals"]["published"] == 0
+@pytest.mark.parametrize(
+    ("options", "absent"),
+    [
+        (("--vhost", "other"), ": no vhost 'other'"),
+        (("--vhost", "/", "--queue", "work", "--queue", "nosuch"), ": no queue 'nosuch'"),
+        (("--node", "rabbit@nosuch", "--queue", "work"), ": no node 'rabbit@nosuch', no queue 'work'"),
+        (("--since", "2026-11-23"), ""),
+    ],
+)
+def test_a_selection_of_nothing_is_refused(export: Path, tmp_path: Path, options: tuple[str, ...], absent: str) -> None:
+    words = "analyze", "--in-process", "--input", str(export), "--output", str(tmp_path / "report"), *options
+    refused = run_here(*words)
+    assert refused.returncode == 66 and not (tmp_path / "report").exists()
+    assert (
+        refused.stderr.splitlines()[-1] == f"warren analyze: {export}: the selection names nothing in the log{absent}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,9 @@ def test_what_is_not_there_is_an_error_of_one_line(folder: Path, tmp_path: Path)
     unknown = trace(folder, "order-8")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert unknown.stderr == f"warren trace: no message order-8 in 2 files of {folder}\n"
-    empty = trace(tmp_path / "nothing", "order-7")
-    assert empty.returncode == 66 and len(empty.stderr.splitlines()) == 1
+    for where in (str(tmp_path / "nothing"), "s3://[bad", "nope://x", "s3://", "s3://bucket?what=1"):
+        empty = run_here("trace", "order-7", "--input", where)
+        assert empty.returncode == 66 and len(empty.stderr.splitlines()) == 1, empty.stderr
 
 
 def test_names_are_printed_without_control_characters(tmp_path: Path) -> None:

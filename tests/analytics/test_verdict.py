@@ -158,7 +158,7 @@ def test_the_sentence_says_what_is_not_checked() -> None:
         "Nothing is missing: 10 records were checked, and every message that entered a queue left it or is still in it."
     )
     more = judged({"rows": 25, "records": 25}).sentence()
-    assert more.endswith("15 records are not checked, because no snapshot follows them.")
+    assert more.endswith("15 records are not checked: no snapshot follows.")
     assert judged({}, lost=1).sentence() == (
         "The log does not balance: 1 record missing from the log (a b1). 10 records were checked."
     )

@@ -4,6 +4,7 @@ Nor do very many links of one exchange or queue whose bindings or consumers chan
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
@@ -306,6 +307,26 @@ def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, coun
 
         check_one_of(attempt, count)
         assert len(evaluated) == count, "many changes are one"
+        assert max(Counter(turn for _, turn in evaluated).values()) <= TURN_COST
+
+
+def test_very_many_links_whose_intervals_end_in_a_long_turn(
+    meter: Meter, up: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_link, "DEMAND_INTERVAL_S", 0.3)
+    with Fan(meter, up, FEW, "queue") as fan:
+        evaluated: list[tuple[QueueLink, int]] = []
+        for link in fan.links():
+            assert isinstance(link, QueueLink)
+            link._evaluate_demand = partial(evaluate, meter, evaluated, link)  # type: ignore[method-assign]
+
+        def act() -> None:
+            evaluated.clear()
+            fan.queue._demand_changed()
+            meter.loop.call_later(0.15, time.sleep, 0.3)
+
+        for _ in range(2):  # the first evaluations begin the intervals
+            fan.until(lambda: len(evaluated) == FEW, act)
         assert max(Counter(turn for _, turn in evaluated).values()) <= TURN_COST
 
 

@@ -13,25 +13,15 @@ from ..metadata.records import (
     StoredExchange,
     StoredGlobalParameter,
     StoredParameter,
-    StoredPermission,
     StoredQueue,
-    StoredTopicPermission,
-    StoredUser,
-    StoredVHost,
 )
 from ..node.node import Node
 from ..queues.queue import Queue
 from ..vhost.observer import Observer
 from ..vhost.vhost import is_durable
 
-# Kinds of records that count towards the objects that a full disk takes, and those that do not, with the reason.
+# Kinds of records that count towards the objects that a full disk takes; only administrators create the others.
 COUNTED = (StoredExchange, StoredQueue, StoredBinding, StoredParameter, StoredGlobalParameter)
-NOT_COUNTED = {
-    StoredVHost: "only administrators create and change virtual hosts",
-    StoredUser: "only administrators create and change users",
-    StoredPermission: "only administrators give permissions",
-    StoredTopicPermission: "only administrators give permissions",
-}
 
 
 class DefinitionRecorder(Observer):
@@ -94,17 +84,9 @@ class DefinitionRecorder(Observer):
 
 
 def stored_exchange(exchange: Exchange) -> StoredExchange:
-    return StoredExchange(
-        exchange.vhost,
-        exchange.name,
-        exchange.type_name,
-        exchange.durable,
-        exchange.auto_delete,
-        exchange.internal,
-        exchange.arguments.raw,
-        exchange.number,
-        exchange.declared_by,
-    )
+    identity = exchange.vhost, exchange.name, exchange.type_name
+    flags = exchange.durable, exchange.auto_delete, exchange.internal
+    return StoredExchange(*identity, *flags, exchange.arguments.raw, exchange.number, exchange.declared_by)
 
 
 def stored_queue(queue: Queue) -> StoredQueue:

@@ -31,7 +31,7 @@ Document = dict[str, object]
 Items = list[Document]
 
 RUN = 500  # objects sorted in one step
-BY_PLACE = attrgetter("vhost", "name")
+BY_NAME, BY_PLACE = attrgetter("name"), attrgetter("vhost", "name")
 
 INTERNAL_PURPOSE = "x-internal-purpose"  # an argument of objects that a plugin declares for itself
 IMPORTED_HASH = "imported_definition_hash_value"  # RabbitMQ's name for the hash of the definitions loaded at the start
@@ -68,7 +68,7 @@ class TopicPermissions(Section[User]):
     __slots__ = ("_vhosts",)
 
     def __init__(self, users: list[User], vhosts: set[str]) -> None:
-        super().__init__("topic_permissions", users, by_name, lambda user: [])
+        super().__init__("topic_permissions", users, BY_NAME, lambda user: [])
         self._vhosts = vhosts
 
     def batches(self) -> Iterator[Items]:
@@ -82,19 +82,8 @@ class TopicPermissions(Section[User]):
         there = user.topic_permissions.get(vhost, {})
         for exchange in in_order(list(there), str):
             permission = there.get(exchange) if exchange is not None else None
-            yield (
-                []
-                if permission is None
-                else [
-                    {
-                        "user": user.name,
-                        "vhost": vhost,
-                        "exchange": exchange,
-                        "write": permission.write,
-                        "read": permission.read,
-                    }
-                ]
-            )
+            of = {"user": user.name, "vhost": vhost, "exchange": exchange}
+            yield [of | attributes(permission, "write", "read")] if permission is not None else []
 
 
 def in_order(objects: list[T], order: Callable[[T], Any]) -> Iterator[T | None]:
@@ -140,11 +129,7 @@ def encode_entry(item: Document) -> bytes:
 
 
 def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section[Any]]]:
-    """Return the head and the sections of the document.
-
-    The objects in them do not change any more, but are described as they are when the sections are read. Raises
-    Unknown.
-    """
+    """Return head and sections of the document, whose objects do not change any more. Raises Unknown."""
     head: Document = {
         "rabbit_version": node.version,
         "rabbitmq_version": node.version,
@@ -177,9 +162,9 @@ def of_cluster(node: Node) -> list[Section[Any]]:
     globals_ = node.parameters.globals()
     users = node.users.unsorted()
     return [
-        Section("users", users, by_name, lambda user: [user_document(user)]),
-        Section("vhosts", vhosts, by_name, lambda each: [{"name": each.name, **vhost_metadata(each)}]),
-        Section("permissions", users, by_name, partial(permissions, names)),
+        Section("users", users, BY_NAME, lambda user: [user_document(user)]),
+        Section("vhosts", vhosts, BY_NAME, lambda each: [{"name": each.name, **vhost_metadata(each)}]),
+        Section("permissions", users, BY_NAME, partial(permissions, names)),
         TopicPermissions(users, names),
         parameters(node, None),
         Section("global_parameters", list(globals_), str, partial(global_items, globals_)),
@@ -190,23 +175,12 @@ def of_cluster(node: Node) -> list[Section[Any]]:
     ]
 
 
-def by_name(one: User | VHost) -> str:
-    return one.name
-
-
 def vhost_metadata(vhost: VHost) -> Document:
     """Return the metadata of a virtual host, both as fields and as a map, as different versions of RabbitMQ read it."""
     kept = vhost.metadata
     queue_type = kept.default_queue_type or CLASSIC
-    metadata: Document = {"description": kept.description, "tags": list(kept.tags), "default_queue_type": queue_type}
-    if kept.protected:
-        metadata["protected_from_deletion"] = True
-    return {
-        "description": kept.description,
-        "tags": list(kept.tags),
-        "default_queue_type": queue_type,
-        "metadata": metadata,
-    }
+    fields: Document = {"description": kept.description, "tags": list(kept.tags), "default_queue_type": queue_type}
+    return {**fields, "metadata": fields | ({"protected_from_deletion": True} if kept.protected else {})}
 
 
 def user_document(user: User) -> Document:
@@ -231,16 +205,14 @@ def policy_document(policy: Policy) -> Document:
     }
 
 
+def attributes(of: object, *names: str) -> Document:
+    return {name: getattr(of, name) for name in names}
+
+
 def permissions(vhosts: set[str], user: User) -> Items:
     """Return the permissions in these virtual hosts, without those created since the export began."""
     return [
-        {
-            "user": user.name,
-            "vhost": vhost,
-            "configure": permission.configure,
-            "write": permission.write,
-            "read": permission.read,
-        }
+        {"user": user.name, "vhost": vhost, **attributes(permission, "configure", "write", "read")}
         for vhost, permission in sorted(user.permissions.items())
         if vhost in vhosts
     ]
@@ -293,15 +265,9 @@ def exchanges(node: Node, vhost: str | None) -> Section[Exchange]:
     def items(exchange: Exchange) -> Items:
         if not is_exported(exchange):
             return []
-        item: Document = {
-            "name": exchange.name,
-            "type": exchange.type_name,
-            "durable": exchange.durable,
-            "auto_delete": exchange.auto_delete,
-            "internal": exchange.internal,
-            "arguments": json_of_table(exchange.arguments),
-        }
-        return [entry_in(vhost, exchange.vhost, item)]
+        item: Document = {"name": exchange.name, "type": exchange.type_name}
+        item |= attributes(exchange, "durable", "auto_delete", "internal")
+        return [entry_in(vhost, exchange.vhost, {**item, "arguments": json_of_table(exchange.arguments)})]
 
     found = [exchange for there in vhosts_of(node, vhost) for exchange in there.exchanges.values()]
     return Section("exchanges", found, BY_PLACE, items)
@@ -311,13 +277,8 @@ def queues(node: Node, vhost: str | None) -> Section[Queue]:
     def items(queue: Queue) -> Items:
         if not is_exported(queue):
             return []
-        item: Document = {
-            "name": queue.name,
-            "durable": queue.durable,
-            "auto_delete": queue.auto_delete,
-            "arguments": arguments_with_type(queue),
-        }
-        return [entry_in(vhost, queue.vhost, item)]
+        item = attributes(queue, "name", "durable", "auto_delete")
+        return [entry_in(vhost, queue.vhost, {**item, "arguments": arguments_with_type(queue)})]
 
     found = [queue for there in vhosts_of(node, vhost) for queue in there.queues.values()]
     return Section("queues", found, BY_PLACE, items)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from ...amqp.errors import AMQPError, Invalid, OperatorError, unknown_vhost
 from ...amqp.field_table import Table
@@ -141,8 +142,13 @@ class VHostPreview:
             )
 
 
+@dataclass(eq=False)
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
+
+    With `leave_out` entries with an error, and those that need them, are left out with a warning. `permits` are
+    checked before, and again when users and parameters are imported. Raises Invalid if it is no definitions document,
+    Unknown if the virtual host does not exist.
 
     vhost             into which the document is imported, or None for all of it
     places            the virtual hosts that its exchanges, queues, bindings, policies and parameters name; None is one
@@ -150,28 +156,17 @@ class DefinitionsImport:
     without_password  the users with a hash that is no password's, who cannot log in
     """
 
-    def __init__(
-        self,
-        node: Node,
-        document: object,
-        vhost: str | None = None,
-        leave_out: bool = False,
-        permits: Permits = PERMITS_ALL,
-    ) -> None:
-        """Import all of a document, or only the parts that belong to this virtual host.
+    _node: Node
+    _document: Any  # checked to be a Document
+    vhost: str | None = None
+    leave_out: bool = False
+    _permits: Permits = PERMITS_ALL
 
-        With `leave_out` entries with an error, and those that need them, are left out with a warning. `permits` are
-        checked before, and again when users and parameters are imported.
-        Raises Invalid if it is no definitions document; Unknown if the virtual host does not exist.
-        """
-        self.vhost = vhost
+    def __post_init__(self) -> None:
         self.places: set[object] = set()
         self.without_password: list[str] = []
         self._warnings = FirstLines()
         self._failures = FirstLines()
-        self._node = node
-        self._leave_out = leave_out
-        self._permits = permits
         self._steps: deque[Callable[[], object]] = deque()
         self._vhosts: dict[str, VHostPreview] = {}
         self._new = {"vhost": 0, "exchange": 0, "queue": 0}  # counts
@@ -181,12 +176,11 @@ class DefinitionsImport:
         self._parameters_of: Counter[tuple[str, str]] = Counter()  # their number, by component and virtual host
         self._emissions: EmissionQueue | None = None  # of the last binding
         self._wait: Wait | None = None  # of the present step
-        if not isinstance(document, dict):
+        if not isinstance(self._document, dict):
             raise Invalid("definitions should be a map")
-        if vhost is not None and vhost not in node.vhosts:
-            raise unknown_vhost(vhost)
-        self._algorithm = algorithm_of(document)
-        self._document: Document = document
+        if self.vhost is not None and self.vhost not in self._node.vhosts:
+            raise unknown_vhost(self.vhost)
+        self._algorithm = algorithm_of(self._document)
 
     @property
     def warnings(self) -> list[str]:
@@ -199,10 +193,7 @@ class DefinitionsImport:
         return self._binds or any(self._new.values())
 
     def carry_out(self) -> Iterator[Wait | None]:
-        """Carry out the plan. Steps that are impossible now are skipped.
-
-        Yields a `Wait` for what should be awaited before the next step, if there is a loop that can.
-        """
+        """Carry out the plan, without steps that are impossible now; yield a `Wait` that should be awaited, or None."""
         while self._steps:
             step = self._steps.popleft()
             self._carry_out(step)
@@ -272,7 +263,7 @@ class DefinitionsImport:
                     permit = plan(item)
                 except (OperatorError, AMQPError) as error:
                     refused = item.refused(error)
-                    if not self._leave_out:
+                    if not self.leave_out:
                         raise refused from None
                     self._warnings.add(f"{section}: {' '.join(refused.text[:LINE_LENGTH].split())}: left out")
                 else:
@@ -465,7 +456,7 @@ class DefinitionsImport:
     def _exchange(self, item: DefinitionEntry) -> None:
         vhost, name, type_ = self._preview(item), item.object_name("name"), item.text("type")
         arguments = item.arguments()
-        flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
+        flags = {name: item.flag(name, name == "durable") for name in ("durable", "auto_delete", "internal")}
         if self._is_reserved(vhost, "exchange", name) or vhost.has("exchange", name):
             return
         made = self._node.registry.create(type_, name, arguments)
@@ -473,7 +464,7 @@ class DefinitionsImport:
         self._node.limits.check_exchange(vhost.name, name, self._new["exchange"])
         self._new["exchange"] += 1
         vhost.exchanges[name] = made
-        self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
+        self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, arguments, flags))
 
     def _queue(self, item: DefinitionEntry) -> None:
         vhost, name, arguments = self._preview(item), item.object_name("name"), item.arguments()
@@ -550,22 +541,12 @@ class DefinitionsImport:
             raise unknown_vhost(name)
         return vhost
 
-    def _declare_exchange(
-        self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
-    ) -> None:
+    def _declare_exchange(self, vhost: str, name: str, type_: str, arguments: Table, flags: dict[str, Any]) -> None:
         target = self._vhost_of(vhost)
         if self._waits_for_unbinding(target, "exchange", name):
             return
         if name not in target.exchanges:  # it may have been declared since the plan was made
-            target.declare_exchange(
-                name,
-                type_,
-                durable=durable,
-                auto_delete=auto_delete,
-                internal=internal,
-                arguments=arguments,
-                user=self._node.events.actor,
-            )
+            target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)

@@ -10,6 +10,9 @@ from ..queues.route_target import DURABLE, EnqueueResult
 from .exchange_context import ExchangeContext
 from .exchange_type import ExchangeDecorator, Sink
 
+Find = Callable[[tuple[str, ...], Message, dict[Destination, None]], Iterator[int]]
+"""`ExchangeType.search`, or `peek`."""
+
 
 class DeduplicatingExchange(ExchangeDecorator):
     """An exchange type that drops duplicates and routes all other messages by `inner`.
@@ -44,12 +47,7 @@ class DeduplicatingExchange(ExchangeDecorator):
         return self._find(self.inner.peek, keys, message, found, 0)
 
     def _find(
-        self,
-        search: Callable[[tuple[str, ...], Message, dict[Destination, None]], Iterator[int]],
-        keys: tuple[str, ...],
-        message: Message,
-        found: dict[Destination, None],
-        count: int,
+        self, search: Find, keys: tuple[str, ...], message: Message, found: dict[Destination, None], count: int
     ) -> Iterator[int]:
         """Find the destinations by this search, or drop the message and count it as this number of duplicates."""
         assert self._context is not None, "on_created has been called"

@@ -26,10 +26,7 @@ RoomSteps = Generator[int, None, bool]
 
 @dataclass(slots=True, eq=False)
 class Emission:
-    """Messages that an exchange type wants enqueued, in this order, at each of these destinations.
-
-    `at_once` ones are enqueued in one step, so nothing is published before they are all enqueued: they must be few.
-    """
+    """Messages to be enqueued in this order at each destination, few `at_once`: nothing is published between."""
 
     destinations: Collection[Destination]
     messages: Collection[Message]
@@ -37,10 +34,7 @@ class Emission:
 
 
 class TryLater(Exception):
-    """An error: a message cannot be enqueued now, as none of the queues to which it was routed may reject more.
-
-    targets  these queues, and sinks
-    """
+    """An error: none of the queues to which a message was routed may reject more now; `targets` are these and sinks."""
 
     def __init__(self, targets: Targets) -> None:
         super().__init__()
@@ -69,10 +63,7 @@ class ExchangeContext(Protocol):
         """
 
     def emit(self, emissions: Iterable[Emission]) -> None:
-        """Enqueue emissions in slices, after all that the type has emitted before.
-
-        The first emission is taken from the iterable now, and each of the others when the one before is enqueued.
-        """
+        """Enqueue emissions in slices, each taken from the iterable when the one before is enqueued, the first now."""
 
     @property
     def emitting(self) -> bool:
@@ -138,10 +129,7 @@ class ExchangeContext(Protocol):
 class RecoveredMessages:
     """The messages that an exchange type had stored when the broker stopped, in that order.
 
-    ids           of the messages
-    deadlines_ms  the deadline in the `MessageState` of each, NEVER for none. Messages with and without a deadline are
-                  stored by different exchange types.
-
+    `deadlines_ms` has the deadline of each, NEVER for none: those with and without one are stored by different types.
     `shared` has the messages that were read for other exchanges, by id.
     """
 

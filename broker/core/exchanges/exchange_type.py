@@ -78,10 +78,7 @@ class ExchangeType:
         """The exchange has been deleted, with its bindings: `on_unbind` is not called for them."""
 
     def release(self) -> Iterator[int]:
-        """Free the state of very many bindings in short steps, after `on_deleted`. A generator.
-
-        It yields how many values each step has freed, such as the arguments of one binding.
-        """
+        """Free the state of very many bindings in short steps, after `on_deleted`; yield how many values were freed."""
         return iter(())
 
     # Declaration and bindings
@@ -132,10 +129,7 @@ class ExchangeType:
         yield (yield from add_all(destinations, found, self.route_cost + len(keys)))
 
     def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        """Add the destinations as `search` does, to know them and nothing more: it counts and keeps nothing.
-
-        A due message that waits for its queues is looked at again and again like this, without its body.
-        """
+        """Add the destinations as `search` does, for a due message that waits for its queues, and count nothing."""
         return self.search(keys, message, found)
 
     @property
@@ -177,10 +171,7 @@ class ExchangeType:
         raise NotImplementedError
 
     def on_upstream_detached(self, upstream: UpstreamExchange) -> None:
-        """The federation link to this upstream exchange is down.
-
-        Also called once before the first message of a link, so that state from before a restart is discarded.
-        """
+        """The federation link to this upstream is down, or begins, so that older state is discarded."""
 
 
 class Registry:
@@ -211,10 +202,7 @@ class Registry:
         return found
 
     def create(self, type_name: str, name: str, arguments: Table) -> ExchangeType:
-        """Create the type object of a new exchange.
-
-        Raises PreconditionFailed (406) if the type is unknown or refuses the arguments.
-        """
+        """Create the type of a new exchange. Raises PreconditionFailed (406) for an unknown type or bad arguments."""
         made = self.find(type_name)(name, arguments)
         made.compose(self)
         return made

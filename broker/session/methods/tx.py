@@ -96,10 +96,7 @@ def settle_all_in_steps(
     others: list[SettlementRun],
     commit: Commit,
 ) -> Job:
-    """Move settlements to these lists, and carry them out, those first that leave the journal by that.
-
-    `complete` is True if the queues have taken all publishes.
-    """
+    """Move settlements to these lists, and carry out removals first; `complete`: queues took all publishes."""
     settlements.reverse()
     while settlements:
         for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
@@ -119,10 +116,7 @@ def settle_all_in_steps(
 
 
 def remove_in_steps(channel: Channel, runs: list[SettlementRun], commit: Commit) -> Job:
-    """Settle the messages that leave the journal by that, and end the commit.
-
-    No segment is deleted meanwhile. So it does not wait for a full disk, on which that may make room.
-    """
+    """Settle what leaves the journal by that, and end the commit, also on a full disk, where that may make room."""
     node = channel.connection.node
     node.journal.begin_settling(commit)
     if channel.busy:

@@ -8,6 +8,7 @@ from .database import WATCH, PostgreSQL
 LIMIT_S = 5.0
 # Values of synchronous_commit with which a commit waits for the disks of synchronous standbys
 STRONG = ("on", "remote_apply")
+SETTINGS = ("synchronous_commit", "synchronous_standby_names", "fsync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +25,9 @@ class Guarantee:
 
 def read(database: PostgreSQL) -> Guarantee:
     """Read the settings of the server, and return their guarantee. Raises Unreachable, Refused."""
-    row, standbys = database.run(
-        WATCH,
-        [
-            (
-                "SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),"
-                " current_setting('fsync')",
-                (),
-            ),
-            ("SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'", ()),
-        ],
-        LIMIT_S,
-    )
+    settings = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
+    states_of_standbys = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'"
+    row, standbys = database.run(WATCH, [(f"SELECT {settings}", ()), (states_of_standbys, ())], LIMIT_S)
     commit, names, fsync = [(cell or b"").decode() for cell in row[0]]
     states = [(state[0] or b"").decode() for state in standbys]
     return guarantee(commit, names, fsync == "on", states)
@@ -43,12 +35,9 @@ def read(database: PostgreSQL) -> Guarantee:
 
 def guarantee(commit: str, names: str, fsync: bool, states: list[str]) -> Guarantee:
     """Return the guarantee of settings; `states` are the sync_states of the standbys, empty if they are hidden."""
-    if not fsync:
-        return Guarantee("the memory of one server", "fsync is off: a crash of the server may lose confirmed messages")
-    if commit == "off":
-        return Guarantee(
-            "the memory of one server", "synchronous_commit is off: a crash of the server may lose confirmed messages"
-        )
+    off = "fsync" if not fsync else "synchronous_commit" if commit == "off" else ""
+    if off:
+        return Guarantee("the memory of one server", f"{off} is off: a crash of the server may lose confirmed messages")
     wanted = wanted_standbys(names)
     if not wanted or commit == "local":
         reason = "synchronous_commit is local" if wanted else "synchronous_standby_names is empty"

@@ -20,12 +20,11 @@ from psycopg.pq import DiagnosticField, ExecStatus
 
 from .address import Address, one_line
 from .errors import Refused, Unreachable
+from .operations import Statement
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
-Value = int | str | bytes
-Statement = tuple[str, Sequence[Value]]
 Row = list[bytes | None]
 
 LOOK_S = 0.2  # between two checks whether the session was abandoned
@@ -70,10 +69,7 @@ class Session:
             raise
 
     def run(self, statements: Sequence[Statement], limit_s: float | None, binary: bool = False) -> list[list[Row]]:
-        """Execute the statements as one transaction, and return the rows of each.
-
-        Raises Refused after it was rolled back, and Unreachable if its outcome is unknown.
-        """
+        """Execute statements as one transaction; return the rows of each. Raises Refused, or Unreachable in doubt."""
         deadline_s = time.monotonic() + limit_s if limit_s is not None else None
         self.warning = ""
         try:
@@ -84,10 +80,7 @@ class Session:
             raise Unreachable(one_line(error)) from error
 
     def send(self, *transactions: Sequence[Statement]) -> None:
-        """Send several transactions, which are executed one after the other; each needs a `receive`.
-
-        Raises Unreachable.
-        """
+        """Send transactions, which are executed one after the other; each needs a `receive`. Raises Unreachable."""
         self.warning = ""
         try:
             for statements in transactions:

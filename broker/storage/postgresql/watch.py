@@ -4,6 +4,7 @@ import errno
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..errors import ConfirmedLost
 from . import durability
@@ -18,6 +19,7 @@ GUARANTEE_BEATS = 5  # between two checks of the settings of the server
 DISK_FULL = "53100"
 
 
+@dataclass(eq=False)
 class Watch:
     """The watch over a store, from `start` to `stop`.
 
@@ -25,17 +27,12 @@ class Watch:
     lost     called once, from the thread, with the error after which this broker no longer owns the store
     """
 
-    def __init__(
-        self,
-        store: PostgreSQLStore,
-        retry_s: float,
-        changed: Callable[[str], None],
-        lost: Callable[[Exception], None],
-    ) -> None:
-        self._store = store
-        self._retry_s = retry_s
-        self._changed = changed
-        self._lost = lost
+    _store: PostgreSQLStore
+    _retry_s: float
+    _changed: Callable[[str], None]
+    _lost: Callable[[Exception], None]
+
+    def __post_init__(self) -> None:
         self._failing_s: float | None = None  # since when
         self._beats = 0
         self._stopping = threading.Event()

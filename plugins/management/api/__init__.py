@@ -7,7 +7,7 @@ from ..framework.router import ROUTES, Routes
 
 MODULES = (
     *("bindings", "channels", "cluster", "connections", "definitions", "exchanges", "federation_links"),
-    *("health", "limits", "auth", "messages", "nodes", "overview", "parameters", "permissions", "policies", "previews"),
+    *("health", "limits", "auth", "messages", "overview", "parameters", "permissions", "policies", "previews"),
     *("queue_messages", "queues", "reports", "trace", "users", "vhosts", "warren"),
 )
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from urllib.parse import quote, unquote, unquote_plus
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import msgspec
 
 from warren.broker.amqp.names import strip_line_ends
-from warren.broker.plugin import Binding, Exchange, Queue, VHost
+from warren.broker.amqp.table_json import json_of_table
+from warren.broker.plugin import Binding, Exchange, Queue, Table, VHost, stable_hash
 
 from ...http.auth import VHOST
 from ...http.responses import Response, done, missing, ok
@@ -16,12 +17,12 @@ from ..framework.bodies import Arguments, table_of
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import route
-from ..views.binding import EMPTY, BindingView, binding_view, implicit_binding, properties_key
 
 OF_EXCHANGE = "/exchanges/{vhost}/{exchange}/bindings"
 TO_QUEUE = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{source}/e/{destination}"
 
+EMPTY = "~"  # the key of a binding with neither routing key nor arguments
 NO_KEYS = (EMPTY, "null", "undefined")  # which tools write for an empty key
 BODY_LIMIT = 5_000  # bytes, RabbitMQ's limit for a binding
 
@@ -31,6 +32,36 @@ Bound = tuple[VHost, Binding]
 class BindingBody(msgspec.Struct):
     routing_key: str = ""
     arguments: Arguments = None
+
+
+class BindingView(msgspec.Struct):
+    """A binding."""
+
+    source: str
+    vhost: str
+    destination: str
+    destination_type: str
+    routing_key: str
+    arguments: dict[str, object]
+    properties_key: str
+
+
+def binding_view(vhost: VHost, binding: Binding) -> BindingView:
+    to, key, arguments = binding.destination, binding.routing_key, json_of_table(binding.arguments)
+    return BindingView(binding.source, vhost.name, to.name, to.kind, key, arguments, properties_key(binding))
+
+
+def implicit_binding(queue: Queue) -> Binding:
+    """Return the binding of a queue to the default exchange."""
+    return Binding("", queue, queue.name, Table.EMPTY)
+
+
+def properties_key(binding: Binding) -> str:
+    """Return the key of a binding between a source and a destination: routing key and a hash of the arguments."""
+    key = quote_plus(binding.routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
+    if not len(binding.arguments):
+        return key or EMPTY
+    return f"{key}~{stable_hash(binding.arguments.key()):016x}"
 
 
 # Lists

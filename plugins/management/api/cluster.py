@@ -1,14 +1,16 @@
-"""Routes for the cluster, which is this one node: name, feature flags, version, configuration."""
+"""Routes for the cluster, which is this one node: name, feature flags, version, configuration, memory."""
 
 import msgspec
 
 from warren.broker.core.policies.parameters import CLUSTER_NAME
 from warren.broker.operator.feature_flags import DEPRECATED_FEATURES, FEATURES
 
-from ...http.auth import ADMIN, ANY, NONE
+from ...http.auth import ADMIN, ANY, MONITOR, NONE
 from ...http.responses import Response, bad, done, ok
+from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import route
+from ..views.node import NodeView, memory_by_use, memory_view, node_view
 
 ALL_FEATURES = "all"
 # The fields that all feature flags have.
@@ -92,3 +94,35 @@ def rebalance(request: Request) -> Response[None]:
 def configuration(request: Request) -> Response[bytes]:
     """Return all configuration keys with their values, without secrets."""
     return Response(200, request.host.configuration().encode(), media_type="text/plain; charset=utf-8")
+
+
+# The node
+
+
+@route("GET", MONITOR, "/nodes")
+def list_nodes(request: Request) -> Listing[NodeView]:
+    """List the nodes of the cluster."""
+    return Listing([request.host], lambda host: node_view(request))
+
+
+@route("GET", MONITOR, "/nodes/{node}")
+def get_node(request: Request) -> Response[NodeView]:
+    """Return one node; with `memory=true` also its memory by use."""
+    request.check_node()
+    return ok(node_view(request))
+
+
+@route("GET", MONITOR, "/nodes/{node}/memory")
+def get_memory(request: Request) -> Response[dict[str, dict[str, object]]]:
+    """Return the memory of a node by use, in bytes."""
+    request.check_node()
+    return ok({"memory": memory_view(request)})
+
+
+@route("GET", MONITOR, "/nodes/{node}/memory/relative")
+def get_relative_memory(request: Request) -> Response[dict[str, dict[str, int]]]:
+    """Return the memory of a node by use, in percent."""
+    request.check_node()
+    used = memory_by_use(request)
+    total = max(sum(used.values()), 1)
+    return ok({"memory": {"total": 100, **{name: -(-100 * each // total) for name, each in used.items()}}})

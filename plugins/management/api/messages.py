@@ -14,7 +14,7 @@ from warren.broker.plugin import AMQPError, Properties, Queue, Unreadable
 from warren.broker.session.management_channel import FetchedMessage
 
 from ...http.auth import VHOST
-from ...http.responses import HTTPError, Pieces, Response, bad, json_of, not_found, ok
+from ...http.responses import HTTPError, Pieces, Response, bad, existing, json_of, ok
 from ..framework.bodies import CostlyBody, table_of
 from ..framework.pagination import Item
 from ..framework.request import Request
@@ -66,8 +66,7 @@ class Get(msgspec.Struct):
 async def publish(request: Request, body: Publish) -> Response[dict[str, bool]]:
     """Publish a message; `routed` is true if a queue matched."""
     name = request.exchange_name()
-    if name not in request.path_vhost().exchanges:
-        raise not_found("exchange_not_found")
+    existing(request.path_vhost().exchanges.get(name), "exchange_not_found")
     acting = request.host.acting
     with request.sliced_channel() as channel:
         try:
@@ -106,16 +105,12 @@ def properties_of(given: dict[str, Any] | list[Any]) -> Properties:
         if given:
             raise bad("properties should be a map")
         return properties
-    for name in NUMBERS:
-        if name in given:
-            if type(given[name]) is not int:
-                raise bad(["not_int", name])
-            setattr(properties, name, given[name])
-    for name in TEXTS:
-        if name in given:
-            if not isinstance(given[name], str):
-                raise bad(["not_string", name])
-            setattr(properties, name, given[name])
+    for names, kind, refusal in ((NUMBERS, int, "not_int"), (TEXTS, str, "not_string")):
+        for name in names:
+            if name in given:
+                if type(given[name]) is not kind:
+                    raise bad([refusal, name])
+                setattr(properties, name, given[name])
     if "headers" in given:
         properties.headers = table_of(given["headers"])
     return properties
@@ -135,9 +130,7 @@ async def get(request: Request, body: Get) -> Response[None]:
     if body.encoding not in ("auto", "base64"):
         raise bad("Unsupported encoding. Please use auto or base64.")
     await request.wait(request.unread.room())
-    queue = request.path_vhost().queues.get(request.path["queue"])
-    if queue is None:
-        raise not_found("queue_not_found")
+    queue = existing(request.path_vhost().queues.get(request.path["queue"]), "queue_not_found")
     check_size(queue, body)
     parts: list[bytes] = []
     size = 0

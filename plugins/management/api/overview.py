@@ -1,24 +1,25 @@
 """The overview: node, totals and rates. Users without the tag monitoring see the figures of their virtual hosts."""
 
 import platform
-from collections.abc import Iterable
+from functools import partial
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
 from warren.broker.core.counters.statistics import Statistics
 from warren.broker.plugin import VHost
-from warren.broker.product import PRODUCT
+from warren.broker.product import PRODUCT, product_version
 
 from ...http.auth import ANY
 from ...http.responses import Response, ok
 from ..framework.request import Request
 from ..framework.router import route
-from ..stats.counters import OVERVIEW, Values, churn_counters, length_counters, message_counters, vhost_key
+from ..stats.counters import CHURN, OVERVIEW, message_counters, named, vhost_key
+from ..stats.history import LENGTHS
 from ..stats.rates import Counted
 from ..views import node as node_views
 from ..views.stats import required
-from ..views.vhost import Totals, totals_of
+from .vhosts import Totals, totals_of
 
 
 class ObjectTotals(msgspec.Struct):
@@ -60,7 +61,7 @@ async def overview(request: Request) -> Response[OverviewView]:
         "rates_mode": request.state.config.rates_mode,
         "sample_retention_policies": request.state.samples.retention_ages(),
         "exchange_types": node_views.exchange_type_views(node.registry),
-        "product_version": request.state.product_version,
+        "product_version": product_version(),
         "product_name": PRODUCT,
         "rabbitmq_version": node.version,
         "cluster_name": node.cluster_name,
@@ -91,32 +92,25 @@ async def overview(request: Request) -> Response[OverviewView]:
 async def statistics(request: Request, vhosts: list[VHost], totals: Totals) -> tuple[Counted, Counted, Counted]:
     """Return messages, churn and queue totals of the node, or the sums of the virtual hosts that the user sees."""
     samples, asked, now_ms = request.state.samples, request.ranges, request.node.clock.now_ms()
-    queue_totals = length_counters(sum_lengths(totals.lengths.values()))
-    churn = samples.details("overview", OVERVIEW, churn_counters(request.node.churn), asked, now_ms)
+    sums = tuple(sum(column) for column in zip((0, 0, 0), *totals.lengths.values(), strict=True))
+    queue_totals = named(LENGTHS, sums)
+    of_node = partial(samples.details, "overview", OVERVIEW, asked=asked, now_ms=now_ms)
+    churn = of_node(named(CHURN, request.node.churn.values()))
     if request.caller.monitors and not request.incoming.headers.get("x-vhost"):
         counts = Statistics()
         async for _ in request.in_slices(request.node.sum_statistics(counts)):
             pass
-        message_stats = message_counters(counts.publishing, counts.delivered())
-        return (
-            samples.details("overview", OVERVIEW, message_stats, asked, now_ms),
-            churn,
-            samples.details("overview", OVERVIEW, queue_totals, asked, now_ms),
-        )
+        return of_node(message_counters(counts.publishing, counts.delivered())), churn, of_node(queue_totals)
     publishing: Counted = {}
     lengths_of: Counted = {}
     async for vhost in request.in_slices(vhosts):
         key, counts = vhost_key(vhost), vhost.statistics
         own = message_counters(counts.publishing, counts.delivered())
         add_details(publishing, samples.details("vhost", key, own, asked, now_ms))
-        own = length_counters(totals.lengths[vhost.name])
+        own = named(LENGTHS, totals.lengths[vhost.name])
         add_details(lengths_of, samples.details("vhost", key, own, asked, now_ms))
-    empty = samples.details("overview", OVERVIEW, length_counters((0, 0, 0)))
+    empty = samples.details("overview", OVERVIEW, named(LENGTHS, (0, 0, 0)))
     return publishing, churn, {**(lengths_of or empty), **queue_totals}
-
-
-def sum_lengths(lengths: Iterable[Values]) -> Values:
-    return tuple(sum(column) for column in zip((0, 0, 0), *lengths, strict=True))
 
 
 def add_details(total: Counted, details: Counted) -> None:

@@ -8,7 +8,7 @@ from warren.broker.core.access.permissions import Permission, TopicPermission
 from warren.broker.plugin import Node, User
 
 from ...http.auth import ADMIN
-from ...http.responses import Response, bad, done, missing, ok, put
+from ...http.responses import Response, bad, done, existing, missing, ok, put
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import route
@@ -85,10 +85,7 @@ async def list_permissions(request: Request) -> Listing[PermissionView]:
 def find_permission(request: Request) -> tuple[User, str, Permission]:
     """Return the permission in the path, with user and virtual host. Raises HTTPError (404)."""
     user, vhost = find_user(request), request.path_vhost().name
-    permission = user.permissions.get(vhost)
-    if permission is None:
-        raise missing()
-    return user, vhost, permission
+    return user, vhost, existing(user.permissions.get(vhost))
 
 
 @route("GET", ADMIN, "/permissions/{vhost}/{user}")

@@ -2,7 +2,7 @@
 
 import html
 from functools import partial, update_wrapper
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from warren.broker.core.definitions.exporter import policy_document
 from warren.broker.core.metadata.patterns import checked
@@ -10,7 +10,7 @@ from warren.broker.core.metadata.policy import Policy
 from warren.broker.plugin import Invalid
 
 from ...http.auth import ADMIN, POLICIES, VHOST, Guard
-from ...http.responses import HTTPError, Response, bad, done, missing, ok, put
+from ...http.responses import HTTPError, Response, bad, done, existing, ok, put
 from ..framework.bodies import CostlyBody
 from ..framework.pagination import Listing
 from ..framework.request import Request
@@ -45,9 +45,7 @@ PolicyView = TypedDict(
 
 
 def policy_view(policy: Policy) -> PolicyView:
-    document: Any = policy_document(policy)
-    view: PolicyView = {"vhost": policy.vhost} | document
-    return view
+    return cast(PolicyView, {"vhost": policy.vhost, **policy_document(policy)})
 
 
 def list_policies(request: Request, operator: bool) -> Listing[PolicyView]:
@@ -58,10 +56,7 @@ def list_policies(request: Request, operator: bool) -> Listing[PolicyView]:
 
 def find_policy(request: Request, operator: bool) -> Policy:
     """Return the policy in the path. Raises HTTPError (404)."""
-    policy = request.node.policies.get(request.path_vhost().name, request.path["name"], operator)
-    if policy is None:
-        raise missing()
-    return policy
+    return existing(request.node.policies.get(request.path_vhost().name, request.path["name"], operator))
 
 
 def get_policy(request: Request, operator: bool) -> Response[PolicyView]:

@@ -11,10 +11,11 @@ from warren.broker.core.policies.policies import applies_to
 from warren.broker.plugin import Exchange, Invalid, Queue, User, VHost
 
 from ...http.auth import ADMIN, POLICIES, VHOST
-from ...http.responses import Response, bad, missing, ok
+from ...http.responses import Response, bad, ok
 from ..framework.pagination import NAME_S, PATTERN_S
 from ..framework.request import DEFAULT_EXCHANGE, Request
 from ..framework.router import route
+from .users import find_user
 
 NAMES_LIMIT = 100  # of matching objects named in one response
 OPERATIONS = ("configure", "write", "read")
@@ -83,9 +84,7 @@ def explain_access(request: Request) -> Response[AccessView]:
     The query has `operation`, `name`, and for a topic exchange `routing_key`. Publishing writes an exchange, consuming
     reads a queue, binding writes the destination and reads the source.
     """
-    user = request.node.users.get(request.path["user"])
-    if user is None:
-        raise missing()
+    user = find_user(request)
     operation, name = request.query.get("operation", ""), request.query.get("name", "")
     if operation not in OPERATIONS:
         raise bad(f"operation should be one of {', '.join(OPERATIONS)}")

@@ -14,7 +14,7 @@ from warren.broker.session.channel import Channel
 from warren.broker.session.unacked import Unacked
 
 from ...http.auth import VHOST
-from ...http.responses import HTTPError, Response, bad, not_found, ok
+from ...http.responses import HTTPError, Response, bad, existing, ok
 from ...http.time_slices import Turn
 from ..framework.request import Request
 from ..framework.router import route
@@ -126,9 +126,7 @@ async def move(request: Request, body: MoveBody) -> Response[MovedView]:
     full, a message is not routed or would return to the queue, or the disk does not return the rest. Such messages stay
     in the queue.
     """
-    queue = request.path_vhost().queues.get(request.path["queue"])
-    if queue is None:
-        raise not_found("queue_not_found")
+    queue = existing(request.path_vhost().queues.get(request.path["queue"]), "queue_not_found")
     exchange, routing_key = destination_of(request, body.destination)
     moved = 0
     problem = ""
@@ -185,6 +183,5 @@ def destination_of(request: Request, destination: Destination) -> tuple[str, str
         return destination.exchange or "", destination.routing_key
     if destination.queue == request.path["queue"]:
         raise bad("a queue cannot be moved to itself")
-    if destination.queue not in request.path_vhost().queues:
-        raise not_found("destination_queue_not_found")
+    existing(request.path_vhost().queues.get(destination.queue), "destination_queue_not_found")
     return "", destination.queue

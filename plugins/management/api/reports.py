@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,7 +66,9 @@ async def get_run(request: Request) -> Response[RunView]:
 @route("GET", MONITOR, "/warren/reports/{report}/page")
 async def get_page(request: Request) -> Response[bytes]:
     """Return the page of one report, as a file to save: the page has scripts, which must not run beside the API."""
-    return Response(200, await of_report(request, page), PAGE_HEADERS, media_type="text/html; charset=utf-8")
+    return Response(
+        200, await of_report(request, partial(read, name=PAGE)), PAGE_HEADERS, media_type="text/html; charset=utf-8"
+    )
 
 
 async def of_report(request: Request, part: Callable[[Path], Value]) -> Value:
@@ -137,11 +140,6 @@ def content(folder: Path) -> bytes:
     if len(text) <= DECODED_BYTES:
         json.loads(text)
     return text
-
-
-def page(folder: Path) -> bytes:
-    """Return the page of the report in an output folder. Raises OSError, ValueError."""
-    return read(folder, PAGE)
 
 
 def run(folder: Path) -> RunView:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
@@ -16,7 +17,8 @@ from warren.broker.core.policies.limits import user_limits
 from warren.broker.plugin import Invalid, Node, User
 
 from ...http.auth import ADMIN
-from ...http.responses import Response, bad, done, missing, ok, put
+from ...http.responses import Response, bad, done, existing, ok, put
+from ...http.time_slices import when
 from ..framework.pagination import Listing
 from ..framework.request import Request
 from ..framework.router import LONG_BODY_BYTES, route
@@ -59,10 +61,7 @@ class Names(msgspec.Struct):
 
 def find_user(request: Request) -> User:
     """Return the user in the path. Raises HTTPError (404)."""
-    user = request.node.users.get(request.path["user"])
-    if user is None:
-        raise missing()
-    return user
+    return existing(request.node.users.get(request.path["user"]))
 
 
 def check_protected(request: Request, user: User | StoredUser | None) -> None:
@@ -72,9 +71,7 @@ def check_protected(request: Request, user: User | StoredUser | None) -> None:
 
 
 def user_view(user: User) -> UserView:
-    document: Any = user_document(user)
-    view: UserView = document
-    return view
+    return cast(UserView, user_document(user))
 
 
 def name_of(user: User) -> str:
@@ -170,14 +167,8 @@ async def hash_of(request: Request, body: UserBody) -> tuple[bytes, str]:
     if isinstance(body.password, str) and isinstance(body.password_hash, str):
         raise bad("both_password_and_password_hash_are_provided")
     if isinstance(body.password, str):
-        hashed: asyncio.Future[tuple[bytes, str]] = asyncio.get_running_loop().create_future()
-
-        def set_hash(password_hash: bytes, algorithm: str) -> None:
-            if not hashed.done():  # cancelled if the client has disconnected
-                hashed.set_result((password_hash, algorithm))
-
-        request.node.users.hash_password(body.password, set_hash)
-        return await request.wait(hashed)
+        hashed: tuple[bytes, str] = await request.wait(when(partial(request.node.users.hash_password, body.password)))
+        return hashed
     password_hash = body.password_hash if isinstance(body.password_hash, str) else ""
     if not password_hash.isascii():
         raise Invalid("invalid password hash: not base64")

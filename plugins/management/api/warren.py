@@ -18,7 +18,6 @@ from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, dig
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.operator.definition_import import Undecoded
-from warren.broker.operator.node_control import NodeControl
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
@@ -114,14 +113,14 @@ def get_node(request: Request) -> Response[WarrenNodeView]:
 @route("POST", LOCAL, "/warren/shutdown")
 def shut_down(request: Request) -> Response[None]:
     """Stop the node; its connections close when it has stopped."""
-    control_of(request).stop()
+    request.host.control.stop()
     return Response(202)
 
 
 @route("PUT", LOCAL, "/warren/listeners")
 async def put_listeners(request: Request, body: ListenersBody) -> Response[None]:
     """Suspend or resume the AMQP listeners, or close all connections too."""
-    control = control_of(request)
+    control = request.host.control
     if body.state == "suspended":
         control.suspend_listeners()
     elif body.state == "drained":
@@ -134,7 +133,7 @@ async def put_listeners(request: Request, body: ListenersBody) -> Response[None]
 @route("PUT", LOCAL, "/warren/application")
 async def put_application(request: Request, body: ApplicationBody) -> Response[None]:
     """Stop or start everything that serves clients: listeners, services and connections."""
-    control = control_of(request)
+    control = request.host.control
     if body.state == "stopped":
         await request.complete(control.stop_app())
         return done()
@@ -147,7 +146,7 @@ async def put_application(request: Request, body: ApplicationBody) -> Response[N
 @route("POST", LOCAL, "/warren/reset")
 def reset(request: Request) -> Response[None]:
     """Delete all stored data and start as a new node; the application must be stopped."""
-    control = control_of(request)
+    control = request.host.control
     if not control.app_is_stopped:
         reason = f"Mnesia is still running on node {request.node.name}: stop it first with stop_app"
         raise HTTPError(409, "conflict", reason)
@@ -155,10 +154,6 @@ def reset(request: Request) -> Response[None]:
         raise not_now("an import of definitions is under way")
     control.reset()
     return done()
-
-
-def control_of(request: Request) -> NodeControl:
-    return request.host.control
 
 
 # Limits, alarms, settings.
@@ -235,7 +230,7 @@ def put_settings(request: Request, body: SettingsBody) -> Response[None]:
 @route("GET", ADMIN, "/warren/log")
 def get_log(request: Request) -> Response[LogView]:
     """Return the level and the outputs of the log."""
-    log = control_of(request).log
+    log = request.host.control.log
     return ok(LogView(log.log.level, log.locations()))
 
 
@@ -246,7 +241,7 @@ def put_log(request: Request, body: LogBody) -> Response[None]:
     if level is None:
         raise bad(f"level {body.level} is not supported. Try one of {', '.join(LOG_LEVELS)}")
     try:
-        control_of(request).log.set_level(level)
+        request.host.control.log.set_level(level)
     except OSError as error:
         raise not_now(f"cannot open the log: {error}") from None
     return done()
@@ -256,7 +251,7 @@ def put_log(request: Request, body: LogBody) -> Response[None]:
 def rotate_log(request: Request) -> Response[None]:
     """Reopen the log files."""
     try:
-        control_of(request).log.rotate()
+        request.host.control.log.rotate()
     except OSError as error:
         raise not_now(f"cannot open the log: {error}") from None
     return done()
@@ -266,7 +261,7 @@ def rotate_log(request: Request) -> Response[None]:
 def tail_log(request: Request) -> Response[dict[str, list[str]]]:
     """Return the last lines of the log."""
     try:
-        lines = control_of(request).log.tail(query_integer(request, "lines", DEFAULT_LINES))
+        lines = request.host.control.log.tail(query_integer(request, "lines", DEFAULT_LINES))
     except OSError as error:
         raise not_now(f"cannot read {error.filename}: {error.strerror or error}") from None
     return ok({"lines": lines})
@@ -277,7 +272,7 @@ def tail_log(request: Request) -> Response[dict[str, list[str]]]:
 def stream_log(request: Request) -> LineStream:
     """Stream the lines of the log as text."""
     stream = LineStream(LINES, duration_s(request), lambda number: f"({number} more came too fast)")
-    log = control_of(request).log
+    log = request.host.control.log
     log.follow(stream.put)
     stream.leave = lambda: log.unfollow(stream.put)
     return stream

@@ -77,7 +77,7 @@ class Envelope(msgspec.Struct):
 class Page:
     """The page that a query asks for. Raises HTTPError (400)."""
 
-    __slots__ = ("number", "size", "filters", "_part", "_pattern", "_left_s")
+    __slots__ = ("number", "size", "first", "end", "filters", "_part", "_pattern", "_left_s")
 
     def __init__(self, query: Query) -> None:
         self.number = parse_integer(query["page"])
@@ -87,13 +87,11 @@ class Page:
         self._pattern = pattern_of(name) if use_regex else None
         self._left_s = PATTERN_S
         self.filters = name != ""
+        self.first, self.end = (self.number - 1) * self.size, self.number * self.size
         if self.number < 1 or not 1 <= self.size <= PAGE_SIZE_LIMIT:
             size = self.size if "page_size" in query else "undefined"
-            raise HTTPError(
-                400,
-                "invalid_pagination_parameters",
-                f"Invalid pagination parameters: page number {self.number}, page size {size}",
-            )
+            text = f"Invalid pagination parameters: page number {self.number}, page size {size}"
+            raise HTTPError(400, "invalid_pagination_parameters", text)
 
     def wants(self, name: str) -> bool:
         """True if the name matches the filter. Raises HTTPError (400) if matching takes too long."""
@@ -107,22 +105,11 @@ class Page:
             raise bad(BAD_PAGE)
         return matches
 
-    @property
-    def first(self) -> int:
-        return (self.number - 1) * self.size
-
-    @property
-    def end(self) -> int:
-        return self.number * self.size
-
     def check(self, matching: int) -> None:
         """Raises HTTPError (400) for a page after the last one."""
         if self.first >= matching and self.number > 1:
-            raise HTTPError(
-                400,
-                "page_out_of_range",
-                f"Page out of range, page: {self.number} page size: {self.size}, len: {matching}",
-            )
+            text = f"Page out of range, page: {self.number} page size: {self.size}, len: {matching}"
+            raise HTTPError(400, "page_out_of_range", text)
 
     def envelope(self, total: int, matching: int, items: int) -> Envelope:
         return Envelope(total, matching, items, self.number, self.size, math.ceil(matching / self.size))

@@ -14,7 +14,7 @@ from warren.broker.session.connection import Connection
 
 from ...http.asgi import Incoming
 from ...http.auth import NONE, Caller, Guard, refresh
-from ...http.responses import NOT_OWNER, HTTPError, bad, missing, no_vhost, not_authorised, not_now
+from ...http.responses import NOT_OWNER, HTTPError, bad, existing, missing, no_vhost, not_authorised, not_now
 from ...http.time_slices import Turn, once_a_turn
 from ..stats.rates import BadRange, Ranges, ranges
 from .unread import Unread
@@ -178,12 +178,9 @@ class Request:
     def _is_deleted(self, vhost: VHost) -> bool:
         return self.node.vhosts.get(vhost.name) is not vhost
 
-    def queue(self, name: str = "queue") -> Queue:
+    def queue(self) -> Queue:
         """Return the queue in the path. Raises HTTPError (404)."""
-        queue = self.path_vhost().queues.get(self.path[name])
-        if queue is None:
-            raise missing()
-        return queue
+        return existing(self.path_vhost().queues.get(self.path["queue"]))
 
     def exchange_name(self, name: str = "exchange") -> str:
         segment = self.path[name]
@@ -191,10 +188,7 @@ class Request:
 
     def exchange(self, name: str = "exchange") -> Exchange:
         """Return the exchange in the path. Raises HTTPError (404)."""
-        exchange = self.path_vhost().exchanges.get(self.exchange_name(name))
-        if exchange is None:
-            raise missing()
-        return exchange
+        return existing(self.path_vhost().exchanges.get(self.exchange_name(name)))
 
     def connections(self) -> list[Connection]:
         """Return the open connections: all for users with the tag monitoring, otherwise the user's own."""

@@ -109,15 +109,13 @@ def route(
     return add
 
 
+@dataclass(slots=True, eq=False)
 class Branch:
     """A node of the tree of paths: its routes, and the next segments, literal ones before variables."""
 
-    __slots__ = ("routes", "words", "anything")
-
-    def __init__(self) -> None:
-        self.routes: dict[str, Route] = {}
-        self.words: dict[str, Branch] = {}
-        self.anything: Branch | None = None
+    routes: dict[str, Route] = field(default_factory=dict)
+    words: dict[str, Branch] = field(default_factory=dict)
+    anything: Branch | None = None
 
     def child(self, segment: str) -> Branch:
         if not segment.startswith("{"):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from warren.broker.config import Management
 from warren.broker.core.telemetry.detailed_rates import DetailedRates
 from warren.broker.plugin import Host
-from warren.broker.product import product_version
 
 from ..stats import detailed_rates, federation_links
 from ..stats.counters import KINDS
@@ -43,7 +42,3 @@ class ManagementState:
         """Yield the samples of optional objects: federation links and detailed rates."""
         yield from federation_links.samples(self._host)
         yield from detailed_rates.samples(self._host)
-
-    @property
-    def product_version(self) -> str:
-        return product_version()

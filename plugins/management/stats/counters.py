@@ -33,12 +33,8 @@ Values = tuple[int, ...]
 OVERVIEW: Key = ()
 
 
-def queue_key(queue: Queue) -> Key:
-    return queue.vhost, queue.name
-
-
-def exchange_key(exchange: Exchange) -> Key:
-    return exchange.vhost, exchange.name
+def object_key(one: Queue | Exchange) -> Key:
+    return one.vhost, one.name
 
 
 def vhost_key(vhost: VHost) -> Key:
@@ -73,12 +69,12 @@ def persistent(queue: Queue) -> tuple[int, int]:
 # The same by name, for lists.
 
 
-def publishing_counters(of: PublishCounters) -> dict[str, int]:
-    return dict(zip(PUBLISHING, of.values(), strict=True))
+def named(names: tuple[str, ...], values: Values) -> dict[str, int]:
+    return dict(zip(names, values, strict=True))
 
 
 def delivering_counters(of: DeliveryCounters) -> dict[str, int]:
-    return dict(zip(DELIVERING, delivering(of), strict=True))
+    return named(DELIVERING, delivering(of))
 
 
 def queue_counters(queue: Queue) -> dict[str, int]:
@@ -93,17 +89,10 @@ def exchange_counters(exchange: Exchange) -> dict[str, int]:
 
 def channel_counters(channel: Channel) -> dict[str, int]:
     """Return the `message_stats` of a channel."""
-    return {**publishing_counters(channel.publishing), **delivering_counters(channel.delivering)}
+    return {**named(PUBLISHING, channel.publishing.values()), **delivering_counters(channel.delivering)}
 
 
 def message_counters(publishing: PublishCounters, delivering: DeliveryCounters) -> dict[str, int]:
     """Return the `message_stats` of a virtual host or the node; the disk counters are of RabbitMQ's message store."""
-    return {**publishing_counters(publishing), **delivering_counters(delivering), "disk_reads": 0, "disk_writes": 0}
-
-
-def length_counters(values: Values) -> dict[str, int]:
-    return dict(zip(LENGTHS, values, strict=True))
-
-
-def churn_counters(of: Churn) -> dict[str, int]:
-    return dict(zip(CHURN, of.values(), strict=True))
+    counted = {**named(PUBLISHING, publishing.values()), **delivering_counters(delivering)}
+    return counted | {"disk_reads": 0, "disk_writes": 0}

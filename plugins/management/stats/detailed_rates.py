@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from warren.broker.core.counters.statistics import PublishCounters
+from warren.broker.core.telemetry.detailed_rates import ChannelRates
 from warren.broker.plugin import Exchange, Host, Queue
 from warren.broker.session.channel import Channel
 
@@ -12,22 +13,23 @@ from .history import Key, Sample
 
 def samples(host: Host) -> Iterator[Sample]:
     """Yield the samples of all pairs."""
-    for channel in channels(host):
-        assert channel.rates is not None
-        for exchange, published in list(channel.rates.exchanges.items()):
+    for channel, rates in channels(host):
+        for exchange, published in list(rates.exchanges.items()):
             values = tuple(published_counters(published).values())
             yield "channel_exchange", pair(channel, exchange), published, values
-        for queue, got in list(channel.rates.queues.items()):
+        for queue, got in list(rates.queues.items()):
             yield "channel_queue", pair(channel, queue), got, delivering(got)
     for exchange, routed in list(routes(host).items()):
         for queue, count in list(routed.items()):
             yield "exchange_queue", route(exchange, queue), queue, (count,)
 
 
-def channels(host: Host) -> Iterator[Channel]:
-    """Yield the channels with detailed counters."""
+def channels(host: Host) -> Iterator[tuple[Channel, ChannelRates]]:
+    """Yield the channels with detailed counters, and these."""
     for connection in host.connections():
-        yield from (channel for channel in list(connection.channels.values()) if channel.rates is not None)
+        for channel in list(connection.channels.values()):
+            if channel.rates is not None:
+                yield channel, channel.rates
 
 
 def routes(host: Host) -> dict[Exchange, dict[Queue, int]]:

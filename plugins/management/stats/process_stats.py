@@ -85,10 +85,6 @@ class Readings:
         return PROC_LIMIT
 
     @property
-    def pid(self) -> int:
-        return os.getpid()
-
-    @property
     def gc_num(self) -> int:
         return sum(generation["collections"] for generation in gc.get_stats())
 

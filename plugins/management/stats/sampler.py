@@ -65,14 +65,14 @@ class Sampler:
                 own = counters.lengths(queue)
                 lengths = plus(lengths, own)
                 values = (queue.published, *counters.delivering(queue.delivering), *own)
-                key = counters.queue_key(queue)
+                key = counters.object_key(queue)
                 samples.add_sample("queue", key, queue, values)
                 if own[0]:
                     yield from self.watermarks.add("queue", key, queue, tails(queue))
                 yield
             for exchange in list(vhost.exchanges.values()):
                 values = (exchange.publish_in, exchange.publish_out)
-                samples.add_sample("exchange", counters.exchange_key(exchange), exchange, values)
+                samples.add_sample("exchange", counters.object_key(exchange), exchange, values)
                 yield
             total = plus(total, lengths)
             counted = vhost.statistics

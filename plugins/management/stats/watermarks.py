@@ -7,6 +7,7 @@ an age is exact to an interval of the sampler, or to a sixteenth of the age.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from warren.broker.plugin import Queue
 
@@ -19,14 +20,12 @@ Numbers = Iterable[tuple[int, int]]
 """Numberings of one object, each with its name (a priority level) and the next number."""
 
 
+@dataclass(slots=True)
 class Marks:
     """The marks of one numbering: `numbers` ascending, with the times at which they were next."""
 
-    __slots__ = ("numbers", "times_ms")
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.times_ms: list[int] = []
+    numbers: list[int] = field(default_factory=list)
+    times_ms: list[int] = field(default_factory=list)
 
     def add(self, number: int, now_ms: int) -> None:
         if self.numbers and self.numbers[-1] == number:
@@ -52,15 +51,13 @@ class Marks:
         return self.times_ms[index] if index < len(self.times_ms) else None
 
 
+@dataclass(slots=True)
 class Watched:
     """The marks of one object, by the names of its numberings."""
 
-    __slots__ = ("of", "marks", "tick")
-
-    def __init__(self, of: object) -> None:
-        self.of = of
-        self.marks: dict[int, Marks] = {}
-        self.tick = 0
+    of: object
+    marks: dict[int, Marks] = field(default_factory=dict)
+    tick: int = 0
 
 
 class Watermarks:

@@ -1,6 +1,6 @@
 """Counters between a channel, an exchange and a queue: the lists are empty unless detailed rates are on."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -10,7 +10,7 @@ from warren.broker.session.channel import Channel
 from warren.broker.session.channel_host import ChannelState
 
 from ...http.auth import Caller
-from ..framework.pagination import Lists
+from ..framework.pagination import Item, Lists
 from ..stats.counters import delivering_counters
 from ..stats.detailed_rates import channels, pair, published_counters, route, routes
 from ..stats.rates import Counted
@@ -41,62 +41,50 @@ class RatesView(TypedDict):
 
 def of_queue(host: Host, stats: RequestStats, queue: Queue) -> Lists:
     incoming = (
-        {"stats": routed_stats(stats, exchange, queue, counted[queue]), "exchange": place_of(exchange)}
-        if queue in counted
-        else None
+        routed(stats, exchange, queue, counted[queue], exchange=place_of(exchange)) if queue in counted else None
         for exchange, counted in list(routes(host).items())
     )
-    return {"incoming": incoming, "deliveries": (delivered_view(stats, channel, queue) for channel in channels(host))}
+    deliveries = (
+        delivered(stats, channel, queue, rates.queues[queue], channel_details=channel_details(stats.caller, channel))
+        if queue in rates.queues
+        else None
+        for channel, rates in channels(host)
+    )
+    return {"incoming": incoming, "deliveries": deliveries}
 
 
 def of_exchange(host: Host, stats: RequestStats, exchange: Exchange) -> Lists:
-    outgoing = (
-        {"stats": routed_stats(stats, exchange, queue, count), "queue": place_of(queue)}
-        for queue, count in list(routes(host).get(exchange, {}).items())
+    incoming = (
+        published(stats, channel, exchange, counted, channel_details=channel_details(stats.caller, channel))
+        if (counted := rates.exchanges.get(exchange)) is not None
+        else None
+        for channel, rates in channels(host)
     )
-    return {"incoming": (published_view(stats, channel, exchange) for channel in channels(host)), "outgoing": outgoing}
+    queues = list(routes(host).get(exchange, {}).items())
+    outgoing = (routed(stats, exchange, queue, count, queue=place_of(queue)) for queue, count in queues)
+    return {"incoming": incoming, "outgoing": outgoing}
 
 
 def of_channel(stats: RequestStats, channel: Channel) -> Lists:
     if channel.rates is None:
         return {"publishes": (), "deliveries": ()}
-    publishes = (
-        {"stats": published_stats(stats, channel, exchange, published), "exchange": place_of(exchange)}
-        for exchange, published in list(channel.rates.exchanges.items())
-    )
-    deliveries = (
-        {"stats": delivered_stats(stats, channel, queue, got), "queue": place_of(queue)}
-        for queue, got in list(channel.rates.queues.items())
-    )
-    return {"publishes": publishes, "deliveries": deliveries}
+    exchanges, queues = list(channel.rates.exchanges.items()), list(channel.rates.queues.items())
+    return {
+        "publishes": (published(stats, channel, to, count, exchange=place_of(to)) for to, count in exchanges),
+        "deliveries": (delivered(stats, channel, of, count, queue=place_of(of)) for of, count in queues),
+    }
 
 
-def delivered_view(stats: RequestStats, channel: Channel, queue: Queue) -> RatesView | None:
-    got = channel.rates.queues.get(queue) if channel.rates is not None else None
-    if got is None:
-        return None
-    details = channel_details(stats.caller, channel)
-    return {"stats": delivered_stats(stats, channel, queue, got), "channel_details": details}
+def published(stats: RequestStats, channel: Channel, to: Exchange, count: PublishCounters, **other: object) -> Item:
+    return {"stats": stats.details("channel_exchange", pair(channel, to), published_counters(count)), **other}
 
 
-def published_view(stats: RequestStats, channel: Channel, exchange: Exchange) -> RatesView | None:
-    published = channel.rates.exchanges.get(exchange) if channel.rates is not None else None
-    if published is None:
-        return None
-    details = channel_details(stats.caller, channel)
-    return {"stats": published_stats(stats, channel, exchange, published), "channel_details": details}
+def delivered(stats: RequestStats, channel: Channel, of: Queue, count: DeliveryCounters, **other: object) -> Item:
+    return {"stats": stats.details("channel_queue", pair(channel, of), delivering_counters(count)), **other}
 
 
-def published_stats(stats: RequestStats, channel: Channel, exchange: Exchange, published: PublishCounters) -> Any:
-    return stats.details("channel_exchange", pair(channel, exchange), published_counters(published))
-
-
-def delivered_stats(stats: RequestStats, channel: Channel, queue: Queue, got: DeliveryCounters) -> Any:
-    return stats.details("channel_queue", pair(channel, queue), delivering_counters(got))
-
-
-def routed_stats(stats: RequestStats, exchange: Exchange, queue: Queue, count: int) -> Any:
-    return stats.details("exchange_queue", route(exchange, queue), {"publish": count})
+def routed(stats: RequestStats, source: Exchange, to: Queue, count: int, **other: object) -> Item:
+    return {"stats": stats.details("exchange_queue", route(source, to), {"publish": count}), **other}
 
 
 def place_of(one: Exchange | Queue) -> Place:
@@ -121,5 +109,4 @@ def channel_details(caller: Caller, channel: ChannelState) -> ChannelDetails:
         "peer_port": connection.peer.port,
         "node": connection.node.name,
     }
-    view: ChannelDetails = details
-    return view
+    return cast(ChannelDetails, details)

@@ -19,7 +19,7 @@ from warren.broker.core.policies.upstream_parameters import safe_uri
 from warren.broker.plugin import Exchange, Queue, Table
 from warren.broker.session.connection import Connection
 
-from ..stats.counters import channel_counters, channel_key, queue_counters, queue_key
+from ..stats.counters import channel_counters, channel_key, object_key, queue_counters
 from ..stats.federation_links import Row, link_counters, link_key
 from .consumer import consumers_of
 from .stats import RequestStats
@@ -152,7 +152,7 @@ def exchange_link(stats: RequestStats, exchange: Exchange) -> Item | None:
         "connection": consumers[0].channel.connection.name if consumers else "",
         "status": "running" if consumers else "disconnected",
         "backlog": queue.ready + queue.unacked,
-        "rate": rate_of(stats.message_stats("queue", queue_key(queue), queue_counters(queue)).get("message_stats")),
+        "rate": rate_of(stats.message_stats("queue", object_key(queue), queue_counters(queue)).get("message_stats")),
     }
 
 

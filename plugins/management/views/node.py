@@ -1,17 +1,18 @@
 """The views of the node, of its listeners and exchange types."""
 
+import os
 import platform
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 
 from warren.broker.core.telemetry.resource_alarms import STORE
 from warren.broker.plugin import Host, Registry
 from warren.broker.plugin_host.host import Listening
-from warren.broker.product import PRODUCT
+from warren.broker.product import PRODUCT, product_version
 
 from ..framework.request import Request
-from ..stats.counters import CHURN, OVERVIEW, churn_counters
+from ..stats.counters import CHURN, OVERVIEW, named
 from ..stats.history import GAUGES
 from .federation_topology import INTERNAL
 from .stats import optional, required, with_counters
@@ -106,11 +107,11 @@ def node_view(request: Request) -> NodeView:
     node, host, state, readings = request.node, request.host, request.state, request.state.readings
     asked, now_ms = request.ranges, node.clock.now_ms()
     alarms, version = node.alarms.on(), node.version
-    gauges = dict(zip(GAUGES, readings.gauges(), strict=True))
+    gauges = named(GAUGES, readings.gauges())
     numbers = dict.fromkeys(ZEROS, 0) | {"gc_num": readings.gc_num, "context_switches": readings.context_switches}
     counted = {
         **state.samples.details("node", OVERVIEW, gauges, asked, now_ms),
-        **state.samples.details("overview", OVERVIEW, churn_counters(node.churn), asked, now_ms),
+        **state.samples.details("overview", OVERVIEW, named(CHURN, node.churn.values()), asked, now_ms),
         **state.samples.details("node", OVERVIEW, numbers),
     }
     item: Any = {
@@ -120,7 +121,7 @@ def node_view(request: Request) -> NodeView:
         "being_drained": host.control.is_drained,
         "partitions": [],
         "cluster_links": [],
-        "os_pid": str(readings.pid),
+        "os_pid": str(os.getpid()),
         "os": platform.system(),  # beyond RabbitMQ's fields; RabbitMQ has it only in `rabbitmqctl status`
         "fd_total": readings.fd_total,
         "sockets_total": readings.sockets_total,
@@ -150,7 +151,7 @@ def node_view(request: Request) -> NodeView:
         "applications": [
             ApplicationView("rabbit", "RabbitMQ", version),
             ApplicationView("rabbitmq_management", "RabbitMQ Management Console", version),
-            ApplicationView("warren", PRODUCT, request.state.product_version),
+            ApplicationView("warren", PRODUCT, product_version()),
         ],
         "contexts": [context_view(one) for one in host.listening() if is_web(one)],
         "enabled_plugins": host.plugins(),
@@ -162,8 +163,7 @@ def node_view(request: Request) -> NodeView:
         item["memory"] = memory_view(request)
     if request.flag("binary"):
         item["binary"] = {}
-    view: NodeView = item
-    return view
+    return cast(NodeView, item)
 
 
 def storage_view(request: Request) -> StorageView:

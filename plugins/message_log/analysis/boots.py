@@ -7,8 +7,9 @@ in an order by the clock, which may have been set back between two boots.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import pairwise
-from typing import Any
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Annotated
 
 import msgspec
 import pyarrow as pa
@@ -16,28 +17,32 @@ import pyarrow as pa
 from warren.broker.config import MessageLogExport
 
 from ..file_format import schema
+from ..file_format.printable import HAS, count
 from ..file_format.schema import START, STOP
-from .facts import BOOT
+from .facts import BOOT, Values, keyed
 from .reduction import CheckedRange
 from .snapshots import STORE
 
 DAY_US = 86_400_000_000
 HOUR = timedelta(hours=1)
 LISTED = 200  # hours without a snapshot
-LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
+# Columns of the snapshot of a start.
+LINK = ("previous_boot", "previous_row", "previous_at", "exported_boot", "exported_at", "retention_days", "comparable")
 REPLACED, LACKING, DAMAGED = "replaced", "lacking", "damaged"
 FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not name theirs
 SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
 Name = tuple[str, str]
 """A node and the id of its boot."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""A number of rows or bytes, as a manifest or a state has it; another one is damaged."""
 
 
 class BootEnd(msgspec.Struct, frozen=True):
     """The end of a node's newest boot, as its state says: the next row, lost records, and whether its writer ended."""
 
     boot_id: str = ""
-    row: int = 0
-    lost: int = 0
+    row: Count = 0
+    lost: Count = 0
     ended: bool = False
 
 
@@ -60,6 +65,7 @@ class Boot:
     killed                        it did not stop, and the broker was started again
     silent                        it did not stop, was not started again, and nothing was seen of it for too long
     unfinished                    rows that its writer had received, and not finished when it ended
+    unwritten                     rows that its writer has received, and will finish while the boot goes on
     lacks_previous                the boot before it should be in this input, and is not
     contested                     another boot of the same name ran at the same time, or followed the same boot
     """
@@ -83,10 +89,13 @@ class Boot:
     duplicated: int = 0
     lost_records: int = 0
     unfinished: int = 0
+    unwritten: int = 0
     clock_moved_us: int = 0
     previous_boot: str | None = None
     previous_row: int | None = None
     previous_at: datetime | None = None
+    exported_boot: str | None = None
+    exported_at: datetime | None = None
     retention_days: int | None = None
     comparable: bool | None = None
     store: int | None = None
@@ -151,23 +160,20 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
 
     A running boot whose newest record was older than its file age and SILENCE_S when the files were listed is silent.
     """
-    boots: dict[Name, Boot] = {}
-    for row in rows.to_pylist():
-        add_rows(boots.setdefault((row["node"], row["boot_id"]), Boot(row["node"], row["boot_id"])), row)
-    for name, (least, greatest) in offsets(rows).items():
-        boots[name].clock_moved_us = greatest - least
-    snapshots: dict[Name, list[dict[str, Any]]] = {}
-    for row in closings.to_pylist():
-        if row["queue_rows"] == row["queues"]:
-            snapshots.setdefault((row["node"], row["boot_id"]), []).append(row)
-    for name, of_boot in snapshots.items():
-        add_snapshots(boots.setdefault(name, Boot(*name)), of_boot)
-    for boot in boots.values():
+    ranges = keyed(rows.to_pylist(), *BOOT)
+    snapshots = keyed((row for row in closings.to_pylist() if row["queue_rows"] == row["queues"]), *BOOT)
+    boots = [Boot(*name) for name in {**ranges, **snapshots}]
+    for boot in boots:
+        if boot.name in ranges:
+            add_rows(boot, ranges[boot.name])
+        if boot.name in snapshots:
+            add_snapshots(boot, snapshots[boot.name])
         boot.lost_records = max(boot.lost_records, known.lost_records.get(boot.key, 0))
         boot.end_row = max(boot.end_row, known.finished.get(boot.key, 0))
         if boot.name in known.newest:
             boot.lost_records = max(boot.lost_records, known.newest[boot.name].lost)
-    ordered = [boot for of_node in by_node(boots.values()).values() for boot in link(of_node, known)]
+    of_nodes = groupby(sorted(boots, key=attrgetter("name")), attrgetter("node"))
+    ordered = [boot for _, of_node in of_nodes for boot in link([*of_node], known)]
     for boot in ordered:
         running = not boot.stopped
         boot.killed = running and boot.next_boot_id is not None
@@ -179,46 +185,40 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
     return ordered
 
 
-def add_rows(boot: Boot, row: Mapping[str, Any]) -> None:
-    """Add a range of rows that the log has."""
-    numbers = row["last_row"] - row["first_row"] + 1
-    boot.first_row = row["first_row"] if not boot.records else min(boot.first_row, row["first_row"])
-    boot.end_row = max(boot.end_row, row["last_row"] + 1)
-    boot.records += row["records"]
-    boot.duplicated += row["records"] - numbers
-    boot.first, boot.last = earliest(boot.first, row["first"]), latest(boot.last, row["last"])
-    boot.sample_rate = row["sample_rate"] if boot.sample_rate is None else min(boot.sample_rate, row["sample_rate"])
+def add_rows(boot: Boot, ranges: list[Values]) -> None:
+    """Add the ranges of rows that the log has."""
+    boot.first_row = min(row["first_row"] for row in ranges)
+    boot.end_row = max(row["last_row"] for row in ranges) + 1
+    boot.records = sum(row["records"] for row in ranges)
+    boot.duplicated = boot.records - sum(row["last_row"] - row["first_row"] + 1 for row in ranges)
+    boot.first, boot.last = min(row["first"] for row in ranges), max(row["last"] for row in ranges)
+    boot.sample_rate = min(row["sample_rate"] for row in ranges)
+    boot.clock_moved_us = max(row["greatest_offset"] for row in ranges) - min(row["least_offset"] for row in ranges)
 
 
-def offsets(rows: pa.Table) -> dict[Name, tuple[int, int]]:
-    """Return the least and the greatest offset of the wall clock from the monotonic clock, by boot."""
-    sums = rows.group_by(list(BOOT), use_threads=False).aggregate([("least_offset", "min"), ("greatest_offset", "max")])
-    return {
-        (row["node"], row["boot_id"]): (row["least_offset_min"], row["greatest_offset_max"]) for row in sums.to_pylist()
-    }
-
-
-def add_snapshots(boot: Boot, snapshots: list[dict[str, Any]]) -> None:
+def add_snapshots(boot: Boot, snapshots: list[Values]) -> None:
     """Add the complete snapshots of a boot."""
     starts = min(row["row"] for row in snapshots)
     if starts == 0 or not boot.records:
         boot.first_row = starts
     boot.end_row = max(boot.end_row, *(row["row"] for row in snapshots))
+    times = [row["at"] for row in snapshots]
+    boot.first, boot.last = min(filter(None, (boot.first, *times))), max(filter(None, (boot.last, *times)))
+    rates = [boot.sample_rate, *(row["sample_rate"] for row in snapshots)]
+    boot.sample_rate = min(rate for rate in rates if rate is not None)
+    for name in ("lost_records", "durable_batch", "last_batch"):
+        setattr(boot, name, max(row[name] or 0 for row in snapshots))
     for row in snapshots:
         boot.stopped |= row["kind"] == STOP
         boot.started |= row["kind"] == START
-        boot.lost_records = max(boot.lost_records, row["lost_records"])
-        boot.first, boot.last = earliest(boot.first, row["at"]), latest(boot.last, row["at"])
-        boot.durable_batch = max(boot.durable_batch, row["durable_batch"] or 0)
-        boot.last_batch = max(boot.last_batch, row["last_batch"] or 0)
-        rate = row["sample_rate"]
-        boot.sample_rate = rate if boot.sample_rate is None else min(boot.sample_rate, rate)
         if row["kind"] == START:
             for name in (*LINK, *STORE):
                 setattr(boot, name, row[name])
+    if boot.previous_boot is None:  # the state of the node was lost
+        boot.previous_boot, boot.previous_at = boot.exported_boot, boot.exported_at
 
 
-def choose_range(boot: Boot, snapshots: list[dict[str, Any]]) -> None:
+def choose_range(boot: Boot, snapshots: list[Values]) -> None:
     """Choose the snapshots between which the boot is checked.
 
     The rows before a snapshot are finished before it, so rows that the log lacks there are missing. A sample cannot be
@@ -244,13 +244,15 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
     contest(chains)
     by_id = {boot.boot_id: boot for boot in ordered}
     newest_us = max(micros(boot.last) for boot in boots)
-    for before, boot in zip(ordered, ordered[1:], strict=False):
+    for before, boot in pairwise(ordered):
         if boot.previous_boot is None and not boot.started and not boot.contested:
             before.next_boot_id = boot.boot_id
     for boot in ordered:
-        previous = by_id.get(boot.previous_boot) if boot.previous_boot is not None else None
-        if boot.previous_boot is not None and previous is None:
-            boot.lacks_previous = not is_excused(boot, ordered, newest_us, known)
+        previous = by_id.get(boot.previous_boot or "")
+        named = [(boot.exported_boot, boot.exported_at)]
+        named += [(boot.previous_boot, boot.previous_at)] if boot.previous_row != 0 else []  # it had no records
+        ends_us = [micros(at or boot.first) for name, at in named if name is not None and name not in by_id]
+        boot.lacks_previous = not all(is_excused(end_us, ordered, newest_us, known) for end_us in ends_us)
         if previous is not None and previous is not boot and not boot.contested:
             previous.next_boot_id = boot.boot_id
             claim(previous, boot.previous_row or 0, known)
@@ -331,28 +333,20 @@ def claim(boot: Boot, next_row: int, known: Known) -> None:
 
 
 def claim_newest(boot: Boot, end: BootEnd) -> None:
-    """Note how far the log of the newest boot of a node should reach, if its writer has ended."""
+    """Note how far the log of the newest boot of a node should reach, or will."""
     if end.ended:
         boot.end_row = max(boot.end_row, end.row)
     elif boot.silent:
         boot.unfinished = max(end.row - boot.end_row, boot.unfinished)
+    else:
+        boot.unwritten = max(end.row - boot.end_row, 0)
 
 
-def is_excused(boot: Boot, boots: list[Boot], newest_us: int, known: Known) -> bool:
-    """Return whether the boot before this one is not here for a reason: removed by its age, or not asked for."""
-    if boot.previous_row == 0:
-        return True  # it had no records
-    ended_us = micros(boot.previous_at) if boot.previous_at is not None else micros(boot.first)
+def is_excused(ended_us: int, boots: list[Boot], newest_us: int, known: Known) -> bool:
+    """Return whether a boot that ended then is not here for a reason: removed by its age, or not asked for."""
     days = [each.retention_days for each in boots if each.retention_days is not None]
     too_old = bool(days) and ended_us // DAY_US < newest_us // DAY_US - min(days)
     return too_old or known.since_us is not None and ended_us < known.since_us
-
-
-def by_node(boots: Iterable[Boot]) -> dict[str, list[Boot]]:
-    of_nodes: dict[str, list[Boot]] = {}
-    for boot in sorted(boots, key=lambda each: each.name):
-        of_nodes.setdefault(boot.node, []).append(boot)
-    return of_nodes
 
 
 def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
@@ -362,12 +356,11 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
     the last one of the stop has settled messages.
     """
     by_name = {boot.name: boot for boot in boots}
-    pairs = [
-        (boot, by_name[boot.node, boot.next_boot_id]) for boot in by_name.values() if boot.next_boot_id is not None
-    ]
+    pairs = [(boot, by_name.get((boot.node, boot.next_boot_id or ""))) for boot in by_name.values()]
     return [
         (boot, later)
         for boot, later in pairs
+        if later is not None
         if later.started and later.comparable is not False and later.previous_boot in (None, boot.boot_id)
         if not boot.contested and (boot.store is None) == (later.store is None)
         if not boot.stopped or later.store_fault == REPLACED or (later.settling_batch or 0) <= boot.last_batch
@@ -378,7 +371,7 @@ def missing_newest(boots: Iterable[Boot], known: Known) -> list[str]:
     """Return reasons for the newest boots of nodes that should be in this input, and are not."""
     here = {boot.name for boot in boots}
     return [
-        f"the log of the newest boot is missing, with {end.row:,} records ({node} {end.boot_id})"
+        f"the log of the newest boot is missing, with {count(end.row, 'record')} ({node} {end.boot_id})"
         for (node, _), end in known.newest.items()
         if (node, end.boot_id) not in here and end.row
     ]
@@ -386,12 +379,11 @@ def missing_newest(boots: Iterable[Boot], known: Known) -> list[str]:
 
 def hours_without_snapshots(boots: Iterable[Boot], closings: pa.Table) -> list[str]:
     """Return a reason for whole hours of running boots of which the snapshots are missing, or none."""
-    of_boots: dict[Name, list[tuple[int, datetime]]] = {}
-    for row in closings.to_pylist():
-        of_boots.setdefault((row["node"], row["boot_id"]), []).append((row["snapshot"], row["at"]))
+    snapshots = keyed(closings.to_pylist(), *BOOT)
     hours: dict[str, Boot] = {}
     for boot in boots:
-        for (number, at), (next_number, next_at) in pairwise(sorted(of_boots.get(boot.name, []))):
+        of_boot = sorted((row["snapshot"], row["at"]) for row in snapshots.get(boot.name, []))
+        for (number, at), (next_number, next_at) in pairwise(of_boot):
             hour = at.replace(minute=0, second=0, microsecond=0) + HOUR
             while next_number > number + 1 and hour + HOUR <= next_at and len(hours) < LISTED:
                 hours[f"{hour:%Y-%m-%d %H}"] = boot
@@ -399,14 +391,14 @@ def hours_without_snapshots(boots: Iterable[Boot], closings: pa.Table) -> list[s
     if not hours:
         return []
     first, boot = min(hours.items())
-    return [f"{len(hours):,} hours of a running broker have no snapshot, such as {first} ({boot.node} {boot.boot_id})"]
+    hours_of = count(len(hours), "hour")
+    has = HAS[len(hours) != 1]
+    return [f"{hours_of} of a running broker {has} no snapshot, such as {first} ({boot.node} {boot.boot_id})"]
 
 
-def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[dict[str, Any]]:
+def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[Values]:
     """Return the rows that the logs of the boots lack, each gap with the time of the record beside it, or None."""
-    ranges: dict[Name, list[dict[str, Any]]] = {}
-    for row in rows.to_pylist():
-        ranges.setdefault((row["node"], row["boot_id"]), []).append(row)
+    ranges = keyed(rows.to_pylist(), *BOOT)
     found = []
     for boot in boots:
         next_row, at = boot.first_row, None
@@ -418,14 +410,6 @@ def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[dict[str, Any]]:
                 found.append(gap | {"records": last_row - next_row + 1, "at": row.get("first", at)})
             next_row, at = max(next_row, row.get("last_row", 0) + 1), row.get("last")
     return found
-
-
-def earliest(one: datetime | None, other: datetime) -> datetime:
-    return other if one is None else min(one, other)
-
-
-def latest(one: datetime | None, other: datetime) -> datetime:
-    return other if one is None else max(one, other)
 
 
 def micros(at: datetime | None) -> int:

@@ -3,8 +3,8 @@
 import json
 import math
 
+from .facts import Values
 from .report import LISTED
-from .traffic import Values
 
 RATE = ("scope", "node", "vhost", "name", "flow")
 LATENCY = ("node", "vhost", "queue", "stage")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..file_format.printable import count
 from ..file_format.schema import REQUEUE
 from .boots import Boot, micros
 from .facts import AGES, Fact, Numbers, codes, group, measures, names, numbers_of, unified
@@ -225,8 +226,8 @@ def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
 def unknown_ends(links: Iterable[LinkCount]) -> list[str]:
     """Return reasons for links whose other end is not in the input."""
     return [
-        f"{max(link.taken, link.arrived):,} messages of a link cannot be checked, because its other end is not in the "
-        f"input ({link.link} of {link.upstream_node or link.node})"
+        f"{count(max(link.taken, link.arrived), 'message')} of a link cannot be checked, because its other end is not "
+        f"in the input ({link.link} of {link.upstream_node or link.node})"
         for link in links
         if link.missing is None and max(link.taken, link.arrived)
     ]
@@ -240,8 +241,8 @@ def hidden_losses(links: Iterable[LinkCount], kinds: pa.Table) -> list[str]:
             repeated[row["queue"], row["node"]] += row["records"]
     bounds = [(link, min(link.equal, repeated[link.link, link.upstream_node])) for link in links]
     return [
-        f"up to {most:,} messages of a link may be lost, since {link.equal:,} have the same body as others and no "
-        f"message_id, and a repeated one may stand for a lost one ({link.link} of {link.upstream_node})"
+        f"up to {count(most, 'message')} of a link may be lost, since {link.equal:,} have the same body as others and "
+        f"no message_id, and a repeated one may stand for a lost one ({link.link} of {link.upstream_node})"
         for link, most in bounds
         if most and link.missing is not None
     ]

@@ -41,6 +41,7 @@ NAME = pa.dictionary(pa.int32(), pa.string())
 TIME = pa.timestamp("us", "UTC")
 INT, BOOL, FLOAT = pa.int64(), pa.bool_(), pa.float32()
 Numbers = np.ndarray[Any, Any]
+Values = dict[str, Any]
 
 
 class Measure(NamedTuple):
@@ -553,3 +554,11 @@ def empty() -> Facts:
 
 def total(column: pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
+
+
+def keyed(rows: Iterable[Values], *names: str) -> dict[tuple[Any, ...], list[Values]]:
+    """Return rows by the values of columns."""
+    found: dict[tuple[Any, ...], list[Values]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found

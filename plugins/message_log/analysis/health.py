@@ -2,7 +2,7 @@
 
 A queue is judged by the snapshots and events of its node's newest boot. Of several causes the first counts:
 
-    no consumer  messages wait, there is no consumer, and none leaves by a limit of the queue or its time to live
+    no consumer  messages wait in a queue that needs a consumer and has none; none leaves by a limit or its time to live
     stuck        consumers hold messages, and settle none for much longer than usual
     blocked      consumers get none of the messages that wait; or a node accepts none, for lack of memory or disk
     poison       a message is delivered again and again
@@ -14,23 +14,23 @@ Nothing is said of a queue until a cause has lasted for LEAST_S, or of a queue t
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations, pairwise
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from ..file_format import schema
+from ..file_format.printable import IS, WAITS, count
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
 from .boots import Boot, Name, micros
-from .facts import BOOT, TIME, Fact, Facts, Measure, group, measures, names, numbers_of
+from .facts import BOOT, TIME, Fact, Facts, Measure, Values, group, keyed, measures, names, numbers_of
 from .reduction import HELD, WEIGHT
 from .snapshots import Window
 
-Values = dict[str, Any]
 Queue = tuple[str, str | None, str | None]
 """Node, virtual host and name."""
 
@@ -43,6 +43,7 @@ RECENT_S = 60  # before the end of a boot, in which a message must have been del
 NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
 GOT_S = 120  # without a delivery, if messages of a queue without consumers are fetched (basic.get)
 HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
+TIMEOUT_S = 1800  # the same if none was acknowledged before: the default consumer timeout
 REDELIVERED = 5  # deliveries after the first one that make a message poison
 WAIT_S = 10.0  # for which messages wait in a queue that is slow, at the rate at which they leave it
 WINDOW_S, INTERVALS = 1800, 10  # of the trend of a queue
@@ -118,39 +119,32 @@ def newest(boots: Iterable[Boot]) -> dict[str, Boot]:
     """Return the newest boot of each node, without nodes of which nothing was seen for NOW_S."""
     boots = list(boots)
     end_us = max((micros(boot.last) for boot in boots), default=0)
-    found: dict[str, Boot] = {}
-    for boot in boots:
-        if boot.next_boot_id is None and end_us - micros(boot.last) <= NOW_S * SECOND:
-            before = found.get(boot.node)
-            found[boot.node] = boot if before is None or boot.last >= before.last else before  # type: ignore[operator]
-    return found
+    return {
+        boot.node: boot
+        for boot in sorted(boots, key=lambda each: micros(each.last))
+        if boot.next_boot_id is None and end_us - micros(boot.last) <= NOW_S * SECOND
+    }
 
 
 def windows(boots: Iterable[Boot], latest: Iterable[Values]) -> dict[Name, Window]:
     """Return the window of the newest boot of each node; `latest` are rows of the fact of this name."""
-    ends: dict[Name, int] = {}
-    for row in latest:
-        if not row["stopping"]:
-            name = row["node"], row["boot_id"]
-            ends[name] = max(ends.get(name, 0), micros(row["at"]))
+    of_boots = keyed((row for row in latest if not row["stopping"]), *BOOT)
     found = {}
     for boot in newest(boots).values():
-        if boot.name in ends:
-            span_us = min(WINDOW_S * SECOND, ends[boot.name] - micros(boot.first))
+        if boot.name in of_boots:
+            end_us = max(micros(row["at"]) for row in of_boots[boot.name])
+            span_us = min(WINDOW_S * SECOND, end_us - micros(boot.first))
             interval_us = max(schema.SNAPSHOT_S * SECOND, -(-span_us // INTERVALS))
-            found[boot.name] = Window(ends[boot.name], interval_us, span_us // interval_us + 1)
+            found[boot.name] = Window(end_us, interval_us, span_us // interval_us + 1)
     return found
 
 
 def trends(rows: pa.Table, of_boots: Mapping[Name, Window]) -> dict[Queue, Trend]:
     """Return the trends of queues, from their lengths in the windows (`snapshots.TREND`)."""
     of_nodes = {node: window for (node, _), window in of_boots.items()}
-    of_queues: dict[Queue, list[Values]] = {}
-    for row in rows.to_pylist():
-        of_queues.setdefault((row["node"], row["vhost"], row["queue"]), []).append(row)
     return {
-        queue: trend(sorted(some, key=lambda row: int(row["interval"])), of_nodes[queue[0]])
-        for queue, some in of_queues.items()
+        (node, vhost, queue): trend(sorted(some, key=lambda row: int(row["interval"])), of_nodes[node])
+        for (node, vhost, queue), some in keyed(rows.to_pylist(), "node", "vhost", "queue").items()
         if len(some) >= POINTS
     }
 
@@ -184,22 +178,18 @@ class Judge:
         self.settled: dict[Queue, int] = {}  # when a message was settled last in the newest boot
         self.delivered: dict[Queue, int] = {}
         self.by_design: dict[Queue, int] = {}  # when a message left a queue last by a limit or its time to live
-        for row in kinds:
-            queue, event = queue_of(row), row["event"]
+        for row in sorted(kinds, key=lambda row: int(row["last"])):
+            queue, event, last_us = queue_of(row), row["event"], row["last"] * SECOND
             if row["reason"] in BY_DESIGN.get(event, ()):
-                self.by_design[queue] = max(self.by_design.get(queue, 0), row["last"] * SECOND)
-            if row["node"] not in self.boots or self.boots[row["node"]].boot_id != row["boot_id"]:
-                continue
-            last_us = row["last"] * SECOND
-            if event in (ACK, FED_OUT, NACK) or event == DELIVER and row["no_ack"]:
-                self.settled[queue] = max(self.settled.get(queue, 0), last_us)
-            if event == DELIVER:
-                self.delivered[queue] = max(self.delivered.get(queue, 0), last_us)
+                self.by_design[queue] = last_us
+            if self.is_newest(row) and (event in (ACK, FED_OUT, NACK) or event == DELIVER and row["no_ack"]):
+                self.settled[queue] = last_us
+            if self.is_newest(row) and event == DELIVER:
+                self.delivered[queue] = last_us
         held = [row for row in latency if row["stage"] == HELD]
-        self.patience_us = {queue_of(row): HELD_TIMES * row["p99_us"] for row in held}
-        self.oldest: dict[Queue, dict[str, Values]] = {}
-        for row in facts["oldest"].to_pylist():
-            self.oldest.setdefault(queue_of(row), {})[row["boot_id"]] = row
+        self.patience_us = {queue_of(row): max(HELD_TIMES * row["p99_us"], row["max_us"]) for row in held}
+        self.consumed: set[Queue] = set()  # queues that have had consumers
+        self.oldest = keyed(facts["oldest"].to_pylist(), "node", "vhost", "queue")
         again = [row for row in facts["again"].to_pylist() if self.is_newest(row)]
         self.again = {queue_of(row): row for row in again if self.is_recent(row, row["last"], RECENT_S)}
         self.unroutable = [row for row in facts["routes"].to_pylist() if self.is_lost(row)]
@@ -224,72 +214,62 @@ class Judge:
         )
 
     def example(self, queue: Queue, which: str) -> str | None:
-        """Return the oldest message that waits or is held, of the newest boot that has one."""
-        rows = self.oldest.get(queue, {})
-        boot = self.boots[queue[0]]
-        for boot_id in (boot.boot_id, *(each for each in rows if each != boot.boot_id)):
-            if rows.get(boot_id, {}).get(which) is not None:
-                return f"{boot_id}/{rows[boot_id][which]}"
-        return None
+        """Return the oldest message that waits or is held, of the newest boot if that has one."""
+        rows = sorted(self.oldest.get(queue, []), key=lambda row: not self.is_newest(row))
+        return next((f"{row['boot_id']}/{row[which]}" for row in rows if row[which] is not None), None)
 
-    def of_queue(self, state: Values, turns: Values, growth: Trend | None) -> Finding | None:
-        """Return what is wrong with a queue, from its last snapshot and its turns in the same boot."""
+    def causes_at(self, state: Values, turns: Values, growth: Trend | None) -> Iterator[Finding | None]:
+        """Yield what may be wrong with a queue, from its last snapshot and its turns in the same boot."""
         queue, at_us = queue_of(state), micros(state["at"])
         ready, unacked, consumers = (state[name] or 0 for name in ("ready", "unacked", "consumers"))
+        waiting = count(ready, "message", WAITS)
         grows = growth is not None and growth.grows
-        waits_us = at_us - latest(turns, "none_ready")
         settled_us = last_of(self.settled.get(queue, 0), "acked", growth)
         delivered_us = last_of(self.delivered.get(queue, 0), "delivered", growth)
 
-        def found(cause: str, since_us: int, text: str, example: str | None, least_us: int = 0) -> Finding | None:
+        def lasting(cause: str, since_us: int, text: str, which: str = "waiting", least_us: int = 0) -> Finding | None:
+            """Return a finding if its cause has lasted; `which` message is the example."""
             if at_us - since_us < max(LEAST_S * SECOND, least_us):
                 return None
-            return Finding(cause, *queue, time_of(since_us), text, ready + unacked, example)
+            return Finding(cause, *queue, time_of(since_us), text, ready + unacked, self.example(queue, which))
 
         if ready and not consumers:
             since_us, designed_us = latest(turns, "none_ready", "consumed"), self.by_design.get(queue)
+            if state["unattended"] and queue not in self.consumed:
+                return
             if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
-                return None
+                return
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
-            text, example = f"{link}{number(ready)} wait", self.example(queue, "waiting")
             got = delivered_us > since_us
-            alone = found(NO_CONSUMER, max(since_us, delivered_us), text, example, GOT_S * SECOND if got else 0)
-            if alone is not None or not got:
-                return alone
-        if consumers and unacked and (grows or waits_us >= LEAST_S * SECOND):
+            least_us = GOT_S * SECOND if got else 0
+            yield lasting(NO_CONSUMER, max(since_us, delivered_us), f"{link}{waiting}", least_us=least_us)
+            if not got:
+                return
+        if consumers and unacked and (grows or at_us - latest(turns, "none_ready") >= LEAST_S * SECOND):
+            text = f"{count(unacked, 'message')} delivered and none settled, {ready:,} more {WAITS[ready != 1]}"
             since_us = max(latest(turns, "none_unacked"), settled_us)
-            text = f"{number(unacked)} delivered and none settled, {ready:,} more wait"
-            stuck = found(STUCK, since_us, text, self.example(queue, "held"), self.patience_us.get(queue, 0))
-            if stuck is not None:
-                return stuck
+            yield lasting(STUCK, since_us, text, "held", self.patience_us.get(queue, TIMEOUT_S * SECOND))
         if consumers and ready and not unacked:
-            since_us = max(latest(turns, "none_ready"), delivered_us)
-            text = f"nothing is delivered to its consumers, {number(ready)} wait"
-            blocked = found(BLOCKED, since_us, text, self.example(queue, "waiting"))
-            if blocked is not None:
-                return blocked
+            text = f"nothing is delivered to its consumers, {waiting}"
+            yield lasting(BLOCKED, max(latest(turns, "none_ready"), delivered_us), text)
         if queue in self.again:
             row = self.again[queue]
-            text = f"one message was delivered {row['delivered']:,} times, {number(ready)} wait"
-            return Finding(POISON, *queue, row["first"], text, ready + unacked, f"{row['boot_id']}/{row['msg_seq']}")
+            text = f"one message was delivered {row['delivered']:,} times, {waiting}"
+            yield Finding(POISON, *queue, row["first"], text, ready + unacked, f"{row['boot_id']}/{row['msg_seq']}")
         if growth is not None and grows and ready >= WAIT_S * growth.leave_per_s:
-            cause = SLOW if consumers else GROWING
             who = "consumers do not keep up" if consumers else "messages enter faster than they leave"
-            text = f"{who}, {number(ready)} wait, {growth.slope_per_s:,.1f} more every second"
-            return found(cause, latest(turns, "none_ready"), text, self.example(queue, "waiting"))
-        return None
+            text = f"{who}, {waiting}, {growth.slope_per_s:,.1f} more every second"
+            yield lasting(SLOW if consumers else GROWING, latest(turns, "none_ready"), text)
 
     def of_routes(self) -> list[Finding]:
         """Return the exchanges with unroutable messages, each with the key that most of them have."""
-        of_exchanges: dict[tuple[Any, ...], list[Values]] = {}
-        for row in self.unroutable:
-            of_exchanges.setdefault((row["node"], row["vhost"], row["exchange"]), []).append(row)
         found = []
-        for (node, vhost, exchange), rows in of_exchanges.items():
+        for (node, vhost, exchange), rows in keyed(self.unroutable, "node", "vhost", "exchange").items():
             first = max(rows, key=lambda row: (row["unroutable"] - row["returned"], row["routing_key"] or ""))
             lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
             since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
-            text = f"{number(lost)} went to no queue" + (f", with {len(rows):,} keys" if len(rows) > 1 else "")
+            keys = f", with {len(rows):,} keys" if len(rows) > 1 else ""
+            text = f"{count(lost, 'message')} went to no queue{keys}"
             example = first["unroutable_message"], exchange, first["routing_key"]
             found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
         return found
@@ -307,16 +287,18 @@ def findings(
     readings: Iterable[Values],
 ) -> list[Finding]:
     """Return everything that is wrong, the worst first; `readings` are those of the metrics."""
-    turns = {queue_of(row): row for row in snapshots["turns"].to_pylist() if judge.is_newest(row)}
+    of_boots = snapshots["turns"].to_pylist()
+    judge.consumed = {queue_of(row) for row in of_boots if row["consumed"] is not None}
+    turns = {queue_of(row): row for row in of_boots if judge.is_newest(row)}
     states = [row for row in snapshots["latest"].to_pylist() if judge.is_newest(row) and not row["stopping"]]
-    last: dict[Name, int] = {}
-    for row in states:
-        name = row["node"], row["boot_id"]
-        last[name] = max(last.get(name, 0), micros(row["at"]))
-    there = [row for row in states if micros(row["at"]) == last[row["node"], row["boot_id"]]]  # the others are deleted
-    found = [judge.of_queue(row, turns[queue_of(row)], of_queues.get(queue_of(row))) for row in there]
-    every = [each for each in found if each is not None] + judge.of_routes() + blocked_nodes(judge.boots, readings)
-    return sorted(every, key=lambda each: (CAUSES.index(each.cause), -(each.messages or 0), each.since, each.node))
+    found = judge.of_routes() + blocked_nodes(judge.boots, readings)
+    for of_node in keyed(states, "node").values():
+        last = max(row["at"] for row in of_node)
+        for row in of_node:
+            if row["at"] == last:  # the others are deleted
+                causes = judge.causes_at(row, turns[queue_of(row)], of_queues.get(queue_of(row)))
+                found += filter(None, [next(filter(None, causes), None)])
+    return sorted(found, key=lambda each: (CAUSES.index(each.cause), -(each.messages or 0), each.since, each.node))
 
 
 LIMITS = {  # a gauge and its limit, and whether it is to stay below it
@@ -348,16 +330,14 @@ def blocked_nodes(boots: Mapping[str, Boot], readings: Iterable[Values]) -> list
     return found
 
 
-def sentence(found: list[Finding], known: bool) -> str:
-    """Return the headline; `known` is false without a snapshot."""
+def summary(found: list[Finding], known: bool) -> Values:
+    """Return the section "health" of report.json; `known` is false without a snapshot."""
+    status, sentence = WELL, "Nothing is wrong now."
     if found:
-        count = len(found)
-        return f"{count:,} {'thing is' if count == 1 else 'things are'} wrong now, the worst: {line(found[0])}."
-    return (
-        "Nothing is wrong now."
-        if known
-        else "Whether anything is wrong now is unknown: there is no snapshot of queues."
-    )
+        status, sentence = WRONG, f"{count(len(found), 'thing', IS)} wrong now, the worst: {line(found[0])}."
+    elif not known:
+        status, sentence = UNKNOWN, "Whether anything is wrong now is unknown: there is no snapshot of queues."
+    return {"status": status, "sentence": sentence}
 
 
 def line(finding: Finding) -> str:
@@ -388,10 +368,6 @@ def last_of(event_us: int, counter: str, growth: Trend | None) -> int:
     """Return when something happened last: in the second of its event, unless its counter increased after that."""
     begin_us, end_us = growth.counted_us.get(counter, (0, 0)) if growth is not None else (0, 0)
     return end_us if begin_us > event_us + SECOND else event_us
-
-
-def number(count: int) -> str:
-    return f"{count:,} message{'' if count == 1 else 's'}"
 
 
 def time_of(us: int) -> datetime:

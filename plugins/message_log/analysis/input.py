@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -20,32 +21,33 @@ import pyarrow.parquet as pq
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import fits, statistics_of
 from ..file_format.folder import Folder, Vanished
-from .boots import BootEnd, Name
+from ..file_format.printable import HAS, IS, count
+from .boots import BootEnd, Count, Name
 from .engine import Engine
 
 HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 NOT_PARQUET, FOREIGN, UNKNOWN_SCHEMA, DUPLICATE = "not_parquet", "foreign", "unknown_schema", "duplicate"
 REASONS = {
-    NOT_PARQUET: "are damaged or not Parquet",
-    FOREIGN: "do not belong to an export",
-    UNKNOWN_SCHEMA: "have a version of the schema that this Warren does not read",
-    DUPLICATE: "have the name of another file",
+    NOT_PARQUET: (IS, "damaged or not Parquet"),
+    FOREIGN: (IS, "not of an export"),
+    UNKNOWN_SCHEMA: (HAS, "a version of the schema that this Warren does not read"),
+    DUPLICATE: (HAS, "the name of another file"),
 }
+DAMAGE = (msgspec.MsgspecError, RecursionError)
+"""The errors of a manifest or a state that no writer has written."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A line of a manifest: a finished file, a removed one, or those that a compaction replaces."""
+    """A line of a manifest: a finished file, or a removed one."""
 
     path: str = ""
     table: str = ""
-    bytes: int = 0
-    rows: int = 0
-    first_row: int | None = None
-    last_row: int | None = None
+    bytes: Count = 0
+    rows: Count = 0
+    first_row: Count | None = None
+    last_row: Count | None = None
     sha256: str = ""
     removed: str = ""
-    replaces: tuple[str, ...] = ()
-    by: str = ""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -64,40 +66,43 @@ class Manifests:
     replaced  paths of files that do not count once the file of a compaction is there, by its path
     boots     the boots that have a manifest (`schema.boot_key`), with the row after their last finished one
     newest    the newest boot of each node, by node and boot, of the states
+    nodes     the nodes that have a state, as the names of their files begin
     damaged   manifests and states that cannot be read, or not in all lines
     """
 
     files: dict[str, Entry] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
-    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    replaced: dict[str, list[str]] = field(default_factory=dict)
     boots: dict[str, int] = field(default_factory=dict)
     newest: dict[Name, BootEnd] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
     damaged: list[str] = field(default_factory=list)
     only: Collection[str] | None = None
 
     def add_state(self, name: str, text: str) -> None:
         """Add the state of one node."""
+        self.nodes.add(f"part-{schema.safe_name(unquote(name.removesuffix('.json')))}-")
         try:
             state = msgspec.json.decode(text, type=State)
-        except msgspec.MsgspecError:
+        except DAMAGE:
             self.damaged.append(name)
             return
         self.newest[state.node, state.boot.boot_id] = state.boot
 
     def add(self, name: str, text: str) -> None:
         """Add the lines of one manifest. An incomplete last line is one that is being written."""
-        if not compacted.is_manifest(name):
+        if compacted.is_manifest(name):
+            self.replaced |= compacted.replacements(text)
+        else:
             self.boots.setdefault(name.removesuffix(".jsonl"), 0)
         for line in text[: text.rfind("\n") + 1].splitlines():
             try:
                 entry = msgspec.json.decode(line, type=Entry)
-            except msgspec.MsgspecError:
+            except DAMAGE:
                 if name not in self.damaged:
                     self.damaged.append(name)
                 continue
-            if entry.replaces:
-                self.replaced[entry.by] = entry.replaces
-            elif entry.removed:
+            if entry.removed:
                 self.removed.add(entry.removed)
             elif entry.path and (self.only is None or entry.path in self.only):
                 self.files[entry.path] = entry
@@ -172,20 +177,24 @@ class Input:
         skipped = Counter(file.reason for file in self.skipped)
         paths = {file.reason: file.path for file in reversed(self.skipped)}  # the first one of each
         reasons = [
-            f"{skipped[reason]:,} skipped files {text} (such as {paths[reason]})"
-            for reason, text in REASONS.items()
+            f"{count(skipped[reason], 'skipped file', verb)} {text} (such as {paths[reason]})"
+            for reason, (verb, text) in REASONS.items()
             if reason in skipped
         ]
-        unproven = sorted({schema.boot_key(file.path) for file in self.files} - self.manifests.boots.keys())
+        keys = {schema.boot_key(file.path) for file in self.files}
+        unproven = sorted(keys - self.manifests.boots.keys())
         if unproven:
-            reasons.append(
-                f"{len(unproven):,} boots have no manifest, so missing files are not noticed (such as {unproven[0]})"
-            )
+            boots = count(len(unproven), "boot", HAS)
+            reasons.append(f"{boots} no manifest, so missing files are not noticed (such as {unproven[0]})")
+        stateless = [key for key in sorted(keys - set(unproven)) if not key.startswith(tuple(self.manifests.nodes))]
+        if stateless:
+            boots = count(len(stateless), "boot", HAS)
+            reasons.append(f"{boots} no state of the node, so a later boot is not missed (such as {stateless[0]})")
         if self.unlisted:
-            reasons.append(f"{len(self.unlisted):,} files are in no manifest (such as {self.unlisted[0]})")
+            reasons.append(f"{count(len(self.unlisted), 'file', IS)} in no manifest (such as {self.unlisted[0]})")
         if self.manifests.damaged:
-            damaged = self.manifests.damaged
-            reasons.append(f"{len(damaged):,} manifests or states are damaged (such as {damaged[0]})")
+            files = count(len(self.manifests.damaged), "manifest or state file", IS)
+            reasons.append(f"{files} damaged (such as {self.manifests.damaged[0]})")
         return reasons
 
 
@@ -205,7 +214,7 @@ def read_input(
     listed_us = time.time_ns() // 1000
     if sizes.keys() != {path for path in manifests.expected(sizes) if wanted(path)}:
         manifests = read_manifests(folder, sizes.keys() | early.files.keys())
-        manifests.newest = early.newest
+        manifests.newest, manifests.nodes = early.newest, early.nodes
     expected = {path: entry for path, entry in manifests.expected(sizes).items() if wanted(path)}
     replaced = {path for by, paths in manifests.replaced.items() if by in sizes for path in paths}
     counted = {path: size for path, size in sizes.items() if path not in replaced}

@@ -14,18 +14,18 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.folder import Folder, Vanished
-from ..file_format.printable import printable
+from ..file_format.printable import count, printable
 from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_of
 from .boots import FILE_AGE_S, SILENCE_S, micros
 from .compare import UnusableReport, compare, parse
 from .engine import Engine
+from .facts import Values
 from .ledger import Ledger, make_ledger
 from .page.document import document
 from .publication import is_free, new_run, publish, published, report_of
 from .report import SCHEMA, Report, make_report
 from .selection import ALL, Selection
 from .store import VERSION
-from .traffic import Values
 
 NO_INPUT, NO_OUTPUT = 66, 73  # EX_NOINPUT and EX_CANTCREAT of sysexits.h
 LISTINGS = 5  # at most
@@ -145,8 +145,12 @@ class Job:
             except Vanished:
                 if not left:
                     raise
+        absent = absent_names(ledger)
+        if absent or (not ledger.boots and not self._selection.is_whole):
+            text = f"the selection names nothing in the log{': no ' if absent else ''}{', no '.join(absent)}"
+            raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
         if not ledger.input.of(schema.EVENTS) and not ledger.input.of(schema.QUEUE_STATS):
-            text = f"no export of a broker ({len(ledger.input.skipped)} files that are none, or damaged)"
+            text = f"no export of a broker ({count(len(ledger.input.skipped), 'skipped file')})"
             raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
         return ledger
 
@@ -166,7 +170,9 @@ class Job:
             raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
 
     def _check_output(self) -> None:
-        """Raise JobRefused if the output was not made by a stream, or was made from another input."""
+        """Raise JobRefused if the output is no folder that this run may use: it is another one's, or not empty."""
+        if self.output.is_file():
+            raise JobRefused(f"{self.output.name}: is a file", NO_OUTPUT)
         if self._stream and self.state.exists():
             made_of = self.state.read_text(MARK) if self.state.exists(MARK) else "no stream of this kind"
             if made_of != self.folder.place:
@@ -181,6 +187,16 @@ class Job:
     def _lock(self) -> AbstractContextManager[None]:
         """Hold the lock of the state, which is that of the stream. Raises JobRefused if another run holds it."""
         return locked(self.state) if self._stream else locked(None)
+
+
+def absent_names(ledger: Ledger) -> list[str]:
+    """Return the selected nodes, virtual hosts and queues of which the log has neither an event nor a snapshot."""
+    selection = ledger.folder.selection
+    rows = [*ledger.facts["kinds"].to_pylist(), *ledger.snapshots["lengths"].to_pylist()]
+    there = {what: {row[what] for row in rows} for what in ("vhost", "queue")}
+    there["node"] = {boot.node for boot in ledger.boots}
+    chosen = {"node": selection.nodes, "vhost": selection.vhosts, "queue": selection.queues}
+    return [f"{what} {name!r}" for what, names in chosen.items() for name in names if name not in there[what]]
 
 
 def silent_from_us(ledger: Ledger) -> int | None:

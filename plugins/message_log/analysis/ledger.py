@@ -28,7 +28,7 @@ from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros,
 from .crossings import LinkCount
 from .durability import WAITING, Durability, cuts, durability, waiting_in
 from .engine import Engine
-from .facts import FACTS, Fact, Facts, codes, divide, group, merge, numbers_of, unified
+from .facts import FACTS, Fact, Facts, Values, codes, divide, group, merge, numbers_of, unified
 from .health import AGAIN, OLDEST, most_delivered, oldest
 from .hours import HOUR_S, complete, interval_s, summarize
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
@@ -38,7 +38,7 @@ from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
 from .selection import ALL, COLUMNS, Selection
-from .traffic import Values, end_to_end, latency, throughput
+from .traffic import end_to_end, latency, throughput
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
 OPEN = ("journeys", "messages", "arrivals", "crossings")  # facts with a row for each message

@@ -1,5 +1,6 @@
 """The report: report.json, made of a ledger."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,16 +15,17 @@ from ..file_format import schema
 from ..file_format.folder import Folder
 from ..file_format.schema import METRICS
 from . import figures, health, store, traffic
-from .boots import Boot, restarts
+from .boots import restarts
 from .crossings import lags_by_step
 from .engine import Engine
-from .facts import Table
-from .input import HOUR, LogFile
+from .facts import Table, Values, keyed
+from .health import Queue
+from .input import LogFile
 from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
-from .timeline import Frame, Lengths, Queue, Steps, by_step, lengths_by_step, merge_lengths, timeline
-from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED, Values
+from .timeline import Frame, Lengths, Steps, by_step, lengths_by_step, merge_lengths, timeline
+from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED
 from .verdict import BALANCED, MISSING
 
 SCHEMA = 1  # of report.json
@@ -72,7 +74,8 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     skip(ledger.input, [path for path, rows in read if rows is None])
     readings = [row for _, rows in read for row in rows or ()]
     oldest = facts["oldest"].to_pylist()
-    frame = Frame(kinds, oldest, ledger.boots, figures.peaks(snapshots))
+    peaks = {health.queue_of(row): row["peak"] for row in snapshots["lengths"].to_pylist()}
+    frame = Frame(kinds, oldest, ledger.boots, peaks)
     growth = trends(engine, ledger)
     judge = health.Judge(ledger.boots, kinds, facts, latency)
     wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)
@@ -107,7 +110,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(),
         "reasons": ledger.verdict.reasons,
-        "health": health_of(wrong, snapshots["latest"].num_rows > 0),
+        "health": health.summary(wrong, snapshots["latest"].num_rows > 0),
         "input": input_of(ledger) | {"engine": engine.name},
         "totals": traffic.totals(kinds),
         "conservation": conservation,
@@ -116,12 +119,6 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "rows": {name: len(rows) for name, rows in made.items()},
     }
     return Report(values, made)
-
-
-def health_of(wrong: list[health.Finding], known: bool) -> Values:
-    """Return the section "health"; `known` is false without a snapshot."""
-    status = health.WRONG if wrong else health.WELL if known else health.UNKNOWN
-    return {"status": status, "sentence": health.sentence(wrong, known)}
 
 
 def trends(engine: Engine, ledger: Ledger) -> dict[Queue, health.Trend]:
@@ -209,7 +206,7 @@ def lengths_in(folder: SelectedFolder, steps: Steps, chosen: list[Queue], file: 
     rows = read_rows(folder, file, columns)
     if rows is None or not set(columns) <= set(rows.column_names):  # without a queue, some are missing
         return {}
-    return lengths_by_step([rows], steps, chosen)
+    return lengths_by_step(rows, steps, chosen)
 
 
 def lags(engine: Engine, ledger: Ledger, frame: Frame) -> list[Values]:
@@ -225,17 +222,15 @@ def lags_in(place: Folder, steps: Steps, number: int) -> list[Values]:
 
 def add_names(ledger: Ledger, rows: list[Values]) -> None:
     """Add message_id, exchange and routing key to rows about messages, as far as the log has them."""
-    wanted: dict[tuple[Any, ...], list[Values]] = {}
-    for row in rows:
-        row |= dict.fromkeys(("message_id", "exchange", "routing_key"))
-        wanted.setdefault(tuple(row[name] for name in MESSAGE), []).append(row)
     names = ("message_id", "exchange", "routing_key")
-    columns = [*MESSAGE, "ts_us", *names]
+    for row in rows:
+        row |= dict.fromkeys(names)
+    wanted = keyed(rows, *MESSAGE)
+    numbers = pa.array([number for *_, number in wanted], pa.int64())
     for file in ledger.input.of(schema.EVENTS) if wanted else []:
-        table = read_rows(ledger.folder, file, columns)
+        table = read_rows(ledger.folder, file, [*MESSAGE, "ts_us", *names])
         if table is None:
             continue
-        numbers = pa.array([key[2] for key in wanted], pa.int64())
         for found in table.filter(pa.compute.is_in(table["msg_seq"], numbers)).to_pylist():
             for row in wanted.get(tuple(found[name] for name in MESSAGE), []):
                 for name in names:
@@ -246,9 +241,7 @@ def add_names(ledger: Ledger, rows: list[Values]) -> None:
 def input_of(ledger: Ledger) -> Values:
     """Return the section "input"."""
     files = ledger.input
-    skipped: dict[str, int] = {}
-    for file in files.skipped:
-        skipped[file.reason] = skipped.get(file.reason, 0) + 1
+    skipped = Counter(file.reason for file in files.skipped)
     clock = ("node", "boot_id", "first", "last", "clock_moved_us")
     jumped = [boot for boot in ledger.boots if boot.clock_moved_us > JUMP_US]
     return {
@@ -274,12 +267,8 @@ def bytes_per_day(ledger: Ledger) -> int | None:
 
 def missing_hours(files: Iterable[LogFile]) -> list[str]:
     """Return the first hours without a file, such as `2026-11-22 05`, between the first and the last with one."""
-    found = (HOUR.search(file.path) for file in files)
-    covered = sorted({datetime.fromisoformat(f"{hour[1]}T{hour[2]}") for hour in found if hour is not None})
-    if not covered:
-        return []
     missing: list[str] = []
-    for before, after in pairwise(covered):
+    for before, after in pairwise(sorted({store.time_of(file.path) for file in files})):
         hour = before + SPAN
         while hour < after and len(missing) < LISTED:
             missing.append(f"{hour:%Y-%m-%d %H}")
@@ -313,23 +302,16 @@ def restarts_of(ledger: Ledger) -> list[Values]:
 
     `before` and `fewer` are null if the boot before was killed: its last snapshot may be older than its last messages.
     """
-    after = {each.name: each for each in ledger.balances}
+    lengths = {each.name: each.before or 0 for each in ledger.balances}
+    followed = {boot.name: (boot, later) for boot, later in restarts(ledger.boots)}
     rows = []
-    followed: dict[tuple[str, str], tuple[Boot, Boot]] = {
-        boot.name: (boot, later) for boot, later in restarts(ledger.boots)
-    }
     for each in ledger.balances:
-        pair = followed.get((each.node, each.boot_id))
-        if pair is None:
-            continue
-        boot, later = pair
-        found = after.get((later.node, later.boot_id, each.vhost, each.queue))
-        before, there = each.after or 0, found.before or 0 if found is not None else 0
-        if before or there:
-            names = dict(zip((*QUEUE, "boot_id"), (each.node, each.vhost, each.queue, each.boot_id), strict=True))
-            counts: Values = {"before": before, "after": there, "fewer": before - there}
-            if not boot.stopped:
-                counts |= {"before": None, "fewer": None}
-            about = {"next_boot_id": later.boot_id, "durable": each.durable, "stopped": boot.stopped}
-            rows.append(names | about | counts)
+        if (each.node, each.boot_id) in followed:
+            boot, later = followed[each.node, each.boot_id]
+            before, after = each.after or 0, lengths.get((*later.name, each.vhost, each.queue), 0)
+            if before or after:
+                row: Values = {name: getattr(each, name) for name in (*QUEUE, "boot_id")}
+                row |= {"next_boot_id": later.boot_id, "durable": each.durable, "stopped": boot.stopped}
+                counts = {"before": before, "after": after, "fewer": before - after}
+                rows.append(row | counts | ({} if boot.stopped else {"before": None, "fewer": None}))
     return rows

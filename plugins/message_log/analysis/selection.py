@@ -69,11 +69,10 @@ class Selection:
             return True
         try:
             hour = datetime.fromisoformat(f"{begun[1]}T{begun[2]}+00:00")
-        except ValueError:
+            late = self.since is None or hour + 2 * SPAN > self.since
+        except (ValueError, OverflowError):
             return True  # no hour: a file that is skipped
-        if self.until is not None and hour >= self.until:
-            return False
-        return self.since is None or hour + 2 * SPAN > self.since
+        return late and (self.until is None or hour < self.until)
 
     def rows(self, table: str, rows: pa.Table) -> pa.Table:
         """Return the rows of a table that are asked for, of events those of any virtual host and queue."""

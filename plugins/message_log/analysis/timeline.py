@@ -4,9 +4,9 @@ A step without messages has the rate 0, and one without a reading of a metric ha
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, chain, count, pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,20 @@ import pyarrow.compute as pc
 
 from ..file_format import schema
 from .boots import Boot, micros
-from .facts import Numbers, group, is_one_of, numbers_of
+from .facts import Numbers, Values, group, is_one_of, keyed, numbers_of
+from .health import Queue, queue_of
 from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS
 from .reduction import ACK_BUCKETS, WEIGHT
-from .traffic import QUEUE, Values, keyed
+from .traffic import QUEUE
 
 Extents = dict[tuple[str, str], tuple[int, int]]  # the first and the last second of each boot, by node and boot
-Lengths = dict[tuple["Queue", int], tuple[int, int]]
+Lengths = dict[tuple[Queue, int], tuple[int, int]]
 """The greatest number of messages in a snapshot, and the least number of ready ones, by queue and step."""
-Queue = tuple[str, str | None, str | None]  # node, vhost, name
 SCOPE = ("node", "vhost")
 STEPS = 240  # at most
-STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
+DAY_S = 86_400
+STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200)
+"""The lengths that a step may have, beside those of 2 ** N days: each longer one consists of whole ones of a minute."""
 READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
 LINES = 10  # queues that are chosen by each measure
 SCOPES = 20  # nodes and virtual hosts with most messages
@@ -42,27 +44,22 @@ GAUGES = {  # each with what is kept of a step
 }
 
 
-def lengths_s() -> Iterator[int]:
-    """Yield the lengths that a step may have, each in which steps of days or more consist of whole shorter ones."""
-    yield from STEPS_S
-    length_s = STEPS_S[-1]
-    while True:
-        length_s *= 2
-        yield length_s
-
-
 class Steps:
     """The steps of a timeline: `count` of `step_s` seconds each, from `first`, in seconds since 1970."""
 
     def __init__(self, first_s: int, last_s: int) -> None:
-        span_s = last_s - first_s + 1
-        self.step_s = next(step_s for step_s in lengths_s() if span_s <= step_s * (STEPS - 1))
+        lengths_s = chain(STEPS_S, (DAY_S << exponent for exponent in count()))
+        self.step_s = next(step_s for step_s in lengths_s if last_s - first_s + 1 <= step_s * (STEPS - 1))
         self.first = first_s - first_s % self.step_s
         self.count = (last_s - self.first) // self.step_s + 1
 
     def of(self, seconds: Numbers) -> Numbers:
         """Return the number of the step of each second."""
         return (seconds - self.first) // self.step_s
+
+    def at(self, time: datetime) -> int:
+        """Return the number of the step of a time."""
+        return (micros(time) // 1_000_000 - self.first) // self.step_s
 
     def end(self, step: int) -> int:
         return self.first + (step + 1) * self.step_s
@@ -132,7 +129,7 @@ def departs(kind: Values) -> bool:
     return first or event == schema.EXPIRE or kind["reason"] in LEFT_UNDELIVERED.get(event, ())
 
 
-def by_step(moments: pa.Table, waits: pa.Table, steps: Steps, chosen: Sequence[Queue]) -> list[Values]:
+def by_step(moments: pa.Table, waits: pa.Table, steps: Steps, chosen: Collection[Queue]) -> list[Values]:
     """Return counts by step and chosen queue; the other queues together have the queue null.
 
     `moments` and `waits` are those of `hours`; rows of the latter have an `ack_bucket`, and only the count `timed`.
@@ -152,7 +149,7 @@ def by_step(moments: pa.Table, waits: pa.Table, steps: Steps, chosen: Sequence[Q
     ]
 
 
-def are_chosen(moments: pa.Table, chosen: Sequence[Queue]) -> Numbers:
+def are_chosen(moments: pa.Table, chosen: Collection[Queue]) -> Numbers:
     """Return which rows are of the chosen queues."""
     found = np.zeros(moments.num_rows, bool)
     for queue in chosen:
@@ -162,18 +159,15 @@ def are_chosen(moments: pa.Table, chosen: Sequence[Queue]) -> Numbers:
     return found
 
 
-def lengths_by_step(tables: Iterable[pa.Table], steps: Steps, chosen: Sequence[Queue]) -> Lengths:
-    """Return the lengths of each chosen queue in each step, from tables of snapshots."""
-    names = set(chosen)
+def lengths_by_step(snapshots: pa.Table, steps: Steps, chosen: Collection[Queue]) -> Lengths:
+    """Return the lengths of each chosen queue in each step."""
     wanted = pa.array(sorted({name for _, _, name in chosen if name is not None}), pa.string())
-    parts = []
-    for table in tables:
-        for row in table.filter(pc.is_in(table["queue"].cast(pa.string()), wanted)).to_pylist():
-            queue = name_of(row)
-            if queue in names:
-                step = (micros(row["ts_us"]) // 1_000_000 - steps.first) // steps.step_s
-                parts.append({(queue, step): (row["ready"] + row["unacked"], row["ready"])})
-    return merge_lengths(parts)
+    rows = snapshots.filter(pc.is_in(snapshots["queue"].cast(pa.string()), wanted)).to_pylist()
+    return merge_lengths(
+        {(queue_of(row), steps.at(row["ts_us"])): (row["ready"] + row["unacked"], row["ready"])}
+        for row in rows
+        if queue_of(row) in chosen
+    )
 
 
 def merge_lengths(parts: Iterable[Lengths]) -> Lengths:
@@ -188,12 +182,10 @@ def merge_lengths(parts: Iterable[Lengths]) -> Lengths:
 def by_node_and_step(readings: Iterable[Values], steps: Steps) -> list[Values]:
     """Return the gauges by node, boot and step, and the last state of the loop's histogram."""
     found: dict[tuple[Any, ...], Values] = {}
-    for row in sorted(readings, key=lambda row: int(row["mono_ns"])):
+    wanted = [row for row in readings if row["name"] in GAUGES or row["name"] == schema.LOOP_LAG_US]
+    for row in sorted(wanted, key=lambda row: int(row["mono_ns"])):
         name = row["name"]
-        if name not in GAUGES and name != schema.LOOP_LAG_US:
-            continue
-        step = (micros(row["ts_us"]) // 1_000_000 - steps.first) // steps.step_s
-        key = row["node"], row["boot_id"], step
+        key = row["node"], row["boot_id"], steps.at(row["ts_us"])
         of_step = found.setdefault(key, dict.fromkeys((*GAUGES, "buckets")))
         if name == schema.LOOP_LAG_US:
             of_step["buckets"] = row["buckets"]
@@ -210,7 +202,7 @@ def choose(kinds: list[Values], oldest: list[Values], extents: Extents, lengths:
     ages, entered, redelivered, peaks = measures
     for row in kinds:
         if row["queue"] is not None:
-            name, of_event = name_of(row), row["event"]
+            name, of_event = queue_of(row), row["event"]
             again = of_event == schema.DELIVER and row["redelivered"]
             entered[name] += row["weight"] if of_event == schema.ENQUEUE else 0
             redelivered[name] += row["weight"] if again else 0
@@ -218,17 +210,13 @@ def choose(kinds: list[Values], oldest: list[Values], extents: Extents, lengths:
                 ages[name] = max(ages[name], row["highest_us"])
     for row in oldest:
         age_s = extents[row["node"], row["boot_id"]][1] + 1 - row["second"]
-        ages[name_of(row)] = max(ages[name_of(row)], age_s * 1_000_000)
+        ages[queue_of(row)] = max(ages[queue_of(row)], age_s * 1_000_000)
     peaks.update(lengths)
     found: dict[Queue, None] = {}
     for measure in measures:
         order = sorted((-size, [part or "" for part in name], name) for name, size in measure.items() if size > 0)
         found.update(dict.fromkeys(name for _, _, name in order[:LINES]))
     return list(found)
-
-
-def name_of(row: Values) -> Queue:
-    return row["node"], row["vhost"], row["queue"]
 
 
 def rates(counts: list[Values], steps: Steps) -> list[Values]:
@@ -319,9 +307,8 @@ def links(lags: Iterable[Values], steps: Steps) -> list[Values]:
     """Return the series of links: the greatest lag of a message that arrived in a step, null without one."""
     series = []
     for (link, upstream_node), rows in sorted(keyed(lags, "link", "upstream_node").items(), key=str):
-        greatest_s: dict[int, float] = defaultdict(float)
-        for row in rows:
-            greatest_s[row["step"]] = max(greatest_s[row["step"]], row["lag_us_max"] / 1e6)
+        ordered = sorted(rows, key=lambda row: int(row["lag_us_max"]))
+        greatest_s = {row["step"]: row["lag_us_max"] / 1e6 for row in ordered}
         lag_s = [greatest_s.get(step) for step in range(steps.count)]
         series.append({"link": link, "upstream_node": upstream_node, "lag_s": lag_s})
     return series
@@ -364,9 +351,9 @@ def loop_lag(rows: list[Values]) -> dict[int, int]:
     quantiles: dict[int, int] = {}
     for of_boot in keyed([row for row in rows if row["buckets"]], "boot_id").values():
         before: list[int] = []
-        for row in sorted(of_boot, key=lambda row: row["step"]):
+        for row in sorted(of_boot, key=lambda row: int(row["step"])):
             now = row["buckets"]
-            turns = [count - (before[place] if place < len(before) else 0) for place, count in enumerate(now)]
+            turns = [after - earlier for after, earlier in zip_longest(now, before[: len(now)], fillvalue=0)]
             before, bound = now, p99_bound(turns)
             if bound is not None:
                 quantiles[row["step"]] = max(quantiles.get(row["step"], 0), bound)
@@ -375,9 +362,6 @@ def loop_lag(rows: list[Values]) -> dict[int, int]:
 
 def p99_bound(counts: list[int]) -> int | None:
     """Return the upper bound of the bucket with the 99th percentile, or None for an empty histogram."""
-    cumulated, total = 0, sum(counts)
-    for bucket, count in enumerate(counts):
-        cumulated += count
-        if total > 0 and cumulated * 100 >= total * 99:
-            return 1 << bucket
-    return None
+    total = sum(counts)
+    buckets = (bucket for bucket, so_far in enumerate(accumulate(counts)) if so_far * 100 >= total * 99)
+    return 1 << next(buckets) if total > 0 else None

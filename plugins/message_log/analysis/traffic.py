@@ -4,7 +4,8 @@ Each function returns rows for report.json, made of the facts of a whole log. Nu
 log is a sample.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +14,9 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, ENQUEUE, EXPIRE, FED_IN, FED_OUT, PUBLISH, REQUEUE
-from .facts import quantile_table
+from .facts import Values, keyed, quantile_table
 from .reduction import UNROUTABLE, WEIGHT, consumer_of
 
-Values = dict[str, Any]
 QUEUE = ("node", "vhost", "queue")
 END_TO_END = ("origin_node", "origin", "node", "vhost", "queue")
 EXCHANGE = ("node", "vhost", "exchange")
@@ -25,14 +25,6 @@ GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
 THOUSANDTHS = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
 KEYS = 1000  # of one exchange that are listed
 MESSAGES, CONNECTIONS = 1000, 1000  # of one queue, and of one user and virtual host, that are listed
-
-
-def keyed(rows: Iterable[Values], *names: str) -> dict[tuple[Any, ...], list[Values]]:
-    """Return rows by the values of columns."""
-    found: dict[tuple[Any, ...], list[Values]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
 
 
 def messages(weight: int) -> int:
@@ -143,16 +135,23 @@ def end_to_end(ages: pa.Table) -> list[Values]:
     return rows
 
 
-def top(
-    rows: list[Values], keys: Sequence[str], limit: int, order: Callable[[Values], Any]
-) -> tuple[list[Values], list[list[Values]]]:
-    """Return the first `limit` rows of each combination of keys, and for each the rest."""
-    kept, rest = [], []
-    for of_key in keyed(rows, *keys).values():
+def first(
+    rows: list[Values],
+    keys: tuple[str, ...],
+    limit: int,
+    order: Callable[[Values], Any],
+    summary: Callable[[list[Values]], Values],
+) -> list[Values]:
+    """Return the first `limit` rows of each combination of keys, and a summary of the others with their number."""
+    kept = [row | {"others": 0} for row in rows]
+    found = []
+    for key, of_key in keyed(kept, *keys).items():
         of_key.sort(key=order)
-        kept += of_key[:limit]
-        rest.append(of_key[limit:])
-    return kept, rest
+        found += of_key[:limit]
+        others = of_key[limit:]
+        if others:
+            found.append(dict(zip(keys, key, strict=True)) | summary(others) | {"others": len(others)})
+    return found
 
 
 def consumers_by_name(counts: pa.Table, holds: pa.Table) -> list[Values]:
@@ -185,14 +184,16 @@ def clients(transfers: pa.Table) -> list[Values]:
         sums[f"{way}_bytes"] += row["bytes"]
         sums["redelivered"] += row["redelivered"] if way == "delivered" else 0
     rows = [
-        dict(zip(("node", "vhost", "user", "connection"), key, strict=True)) | sums | {"others": 0}
-        for key, sums in connections.items()
+        dict(zip(("node", "vhost", "user", "connection"), key, strict=True)) | sums for key, sums in connections.items()
     ]
-    user = ("node", "vhost", "user")
-    kept, rest = top(rows, user, CONNECTIONS, lambda row: (-row["published"] - row["delivered"], row["connection"]))
-    for others in filter(None, rest):
-        sums = {name: sum(row[name] for row in others) for name in names}
-        kept.append({name: others[0][name] for name in user} | {"connection": None, "others": len(others)} | sums)
+
+    def order(row: Values) -> Any:
+        return -row["published"] - row["delivered"], row["connection"]
+
+    def summary(others: list[Values]) -> Values:
+        return {"connection": None} | {name: sum(row[name] for row in others) for name in names}
+
+    kept = first(rows, ("node", "vhost", "user"), CONNECTIONS, order, summary)
     for row in kept:
         row |= {name: messages(row[name]) for name in names}
         row["messages"] = row["published"] + row["delivered"]
@@ -201,7 +202,7 @@ def clients(transfers: pa.Table) -> list[Values]:
 
 def flow(transfers: pa.Table) -> list[Values]:
     """Return the messages that went from each exchange to each queue, and from each queue to each user or link."""
-    sums: dict[tuple[Any, ...], int] = {}
+    sums: Counter[tuple[Any, ...]] = Counter()
     for row in transfers.to_pylist():
         if row["queue"] is None or row["event"] not in (ENQUEUE, DELIVER):
             continue
@@ -211,8 +212,7 @@ def flow(transfers: pa.Table) -> list[Values]:
             edge = "queue", row["queue"], "link", row["link"]
         else:
             edge = "queue", row["queue"], "consumer", " ".join(filter(None, (row["user"], row["conn_id"])))
-        key = (row["node"], row["vhost"], *edge)
-        sums[key] = sums.get(key, 0) + row["weight"]
+        sums[row["node"], row["vhost"], *edge] += row["weight"]
     names = ("node", "vhost", "source_kind", "source", "target_kind", "target")
     return [dict(zip(names, key, strict=True)) | {"messages": messages(weight)} for key, weight in sums.items()]
 
@@ -294,14 +294,13 @@ def poison(attempts: pa.Table) -> list[Values]:
 
     That row has their number, `others`, and no message and counts.
     """
-    again = [row | {"others": 0} for row in attempts.to_pylist() if max(row["redelivered"], row["requeued"]) > 1]
+    again = [row for row in attempts.to_pylist() if max(row["redelivered"], row["requeued"]) > 1]
 
     def order(row: Values) -> Any:
         return -row["redelivered"], -row["requeued"], row["boot_id"], row["msg_seq"]
 
-    kept, rest = top(again, QUEUE, MESSAGES, order)
-    for others in filter(None, rest):
+    def summary(others: list[Values]) -> Values:
         empty = dict.fromkeys(("boot_id", "msg_seq", "redelivered", "requeued"))
-        times = {"first": min(row["first"] for row in others), "last": max(row["last"] for row in others)}
-        kept.append({name: others[0][name] for name in QUEUE} | empty | times | {"others": len(others)})
-    return kept
+        return empty | {"first": min(row["first"] for row in others), "last": max(row["last"] for row in others)}
+
+    return first(again, QUEUE, MESSAGES, order, summary)

@@ -1,17 +1,19 @@
 """The imbalances, and the verdict of the check: a status, its reasons, and one sentence for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ..file_format.printable import IS, WAS, count
 from ..file_format.schema import boot_key
 from .boots import DAMAGED, LACKING, REPLACED, Boot, Name
 from .durability import Durability
-from .input import Entry, Input
-from .queues import Balance
+from .input import Input
+from .queues import QUEUE, Balance
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
 MISSING = "records are missing from the log"
@@ -63,28 +65,19 @@ def imbalances(
 
     `routes_compared`: the log has all queues that messages were routed to.
     """
-    found = [
-        Imbalance(row["problem"], *place(row), msg_seq=row["msg_seq"], records=row.get("records", 1), at=row["last"])
-        for rows in impossible
-        for row in rows
-    ]
+    found = []
+    for row in chain.from_iterable(impossible):
+        about = {"msg_seq": row["msg_seq"], "records": row.get("records", 1), "at": row["last"]}
+        found.append(Imbalance(row["problem"], *(row[name] for name in QUEUE), **about))
     found += [Imbalance(MISSING, **gap) for gap in missing]
     for each in balances:
-        for problem, count in (
-            (UNEQUAL, each.difference),
-            (UNLOGGED_IN, each.unlogged_in),
-            (UNLOGGED_ACKS, each.unlogged_acks),
-        ):
-            wrong = count if problem == UNEQUAL else max(count or 0, 0)
-            if wrong and each.difference is not None:
-                found.append(Imbalance(problem, *each.name, records=abs(wrong)))
+        unlogged_in, unlogged_acks = (max(number or 0, 0) for number in (each.unlogged_in, each.unlogged_acks))
+        wrong = {UNEQUAL: abs(each.difference or 0), UNLOGGED_IN: unlogged_in, UNLOGGED_ACKS: unlogged_acks}
+        if each.difference is not None:
+            found += [Imbalance(problem, *each.name, records=records) for problem, records in wrong.items() if records]
     for row in not_arrived:
-        at = datetime.fromtimestamp(row["left"] / 1_000_000, UTC)
-        found.append(
-            Imbalance(
-                NOT_ARRIVED, row["node"], link=row["link"], identity=row["identity"], records=row["records"], at=at
-            )
-        )
+        about = {name: row[name] for name in ("node", "link", "identity", "records")}
+        found.append(Imbalance(NOT_ARRIVED, **about, at=datetime.fromtimestamp(row["left"] / 1_000_000, UTC)))
     if routes_compared:
         whole = {boot.name for boot in boots if boot.stopped and boot.first_row == 0}
         found += [Imbalance(UNROUTED, **row, records=1) for row in unrouted if (row["node"], row["boot_id"]) in whole]
@@ -93,19 +86,12 @@ def imbalances(
             if lost:
                 found.append(Imbalance(problem, one.node, one.boot_id, one.vhost, one.queue, records=lost))
     names = {boot.key: boot.name for boot in boots}
-    found += [of_file(FILE_MISSING, entry, names) for entry in files.missing]
-    found += [of_file(FILE_CHANGED, entry, names) for entry in files.changed]
+    for problem, entries in ((FILE_MISSING, files.missing), (FILE_CHANGED, files.changed)):
+        for entry in entries:
+            rows: dict[str, Any] = {"first_row": entry.first_row, "last_row": entry.last_row, "records": entry.rows}
+            node, boot_id = names.get(boot_key(entry.path), (None, None))
+            found.append(Imbalance(problem, node, boot_id, file=entry.path, **rows))
     return found
-
-
-def place(row: Mapping[str, Any]) -> tuple[str, str, str | None, str | None]:
-    return row["node"], row["boot_id"], row["vhost"], row["queue"]
-
-
-def of_file(problem: str, entry: Entry, names: Mapping[str, Name]) -> Imbalance:
-    node, boot_id = names.get(boot_key(entry.path), (None, None))
-    first, last = entry.first_row, entry.last_row
-    return Imbalance(problem, node, boot_id, file=entry.path, first_row=first, last_row=last, records=entry.rows)
 
 
 def unrouted(messages: pa.Table, limit: int) -> list[dict[str, Any]]:
@@ -135,21 +121,21 @@ class Verdict(NamedTuple):
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        checked, unchecked = f"{self.checked_records:,}", f"{self.unchecked_records:,}"
+        checked = count(self.checked_records, "record", WAS)
         text = {
-            BALANCED: f"Nothing is missing: {checked} records were checked, "
+            BALANCED: f"Nothing is missing: {checked} checked, "
             "and every message that entered a queue left it or is still in it.",
-            IMBALANCED: f"The log does not balance: {first_of(self.causes)}. {checked} records were checked.",
+            IMBALANCED: f"The log does not balance: {first_of(self.causes)}. {checked} checked.",
             INCOMPLETE: "The log is not complete, so the result is not certain: "
-            f"{first_of(self.reasons)}. {checked} records were checked.",
+            f"{first_of(self.reasons)}. {checked} checked.",
             SAMPLED: "The log is a sample: all numbers are estimates, and no loss can be excluded.",
         }[self.status]
         if self.consequences:
-            text += f" {number_of(self.consequences, 'other imbalance')} may be a consequence."
+            text += f" {count(self.consequences, 'other imbalance')} may be a consequence."
         if self.explained:
-            text += f" Lost records explain {number_of(self.explained, 'imbalance')}."
+            text += f" Lost records explain {count(self.explained, 'imbalance')}."
         if self.unchecked_records and self.status != SAMPLED:
-            text += f" {unchecked} records are not checked, because no snapshot follows them."
+            text += f" {count(self.unchecked_records, 'record', IS)} not checked: no snapshot follows."
         return text
 
 
@@ -175,7 +161,7 @@ def verdict(boots: list[Boot], found: list[Imbalance], reasons: Iterable[str]) -
         consequences,
         len(found) - len(unexplained),
         checked,
-        sum(boot.end_row - boot.first_row for boot in boots) - checked,
+        sum(boot.end_row - boot.first_row + boot.unwritten for boot in boots) - checked,
         sum(boot.lost_records for boot in boots),
         sum(boot.duplicated for boot in boots),
     )
@@ -231,73 +217,72 @@ def covers(file: Imbalance, gap: Imbalance) -> bool:
 def line_of(problem: str, some: list[Imbalance]) -> str:
     """Return one line about imbalances of one problem: how many, and where the first ones are."""
     records = sum(each.records or 0 for each in some)
-    places = list(dict.fromkeys(where(each) for each in some))
-    more = len(places) - NAMED
-    names = ", ".join(places[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    names = first_names(list(dict.fromkeys(where(each) for each in some)))
     if problem == NOT_KEPT:
-        return f"{number_of(records, 'confirmed message')} lost at a restart ({names})"
+        return f"{count(records, 'confirmed message')} lost at a restart ({names})"
     if problem == AT_RISK:
-        return f"up to {number_of(records, 'confirmed message')} lost with the end of the store ({names})"
+        return f"up to {count(records, 'confirmed message')} lost with the end of the store ({names})"
     if problem in OF_FILES:
         changed = "changed" if problem == FILE_CHANGED else "missing"
-        return f"{number_of(len(some), 'file')} of the export {changed} ({names})"
+        return f"{count(len(some), 'file')} of the export {changed} ({names})"
     if problem == MISSING:
-        return f"{number_of(records, 'record')} missing from the log ({names})"
-    return f"{number_of(records, 'message')}: {problem} ({names})"
+        return f"{count(records, 'record')} missing from the log ({names})"
+    return f"{count(records, 'message')}: {problem} ({names})"
 
 
 def where(each: Imbalance) -> str:
     """Return the place of an imbalance: its file, link or queue and node, with the number of messages."""
     if each.file is not None:
-        return f"{each.file} with {number_of(each.records or 0, 'record')}"
+        return f"{each.file} with {count(each.records or 0, 'record')}"
     boot = f"{each.node} {each.boot_id}" if each.boot_id is not None else f"{each.node}"
     name = each.queue if each.queue is not None else each.link
-    count = f"{each.records:,} of " if each.problem in OF_STORE else ""
-    return f"{count}{name} at {boot}" if name is not None else boot
+    share = f"{each.records:,} of " if each.problem in OF_STORE else ""
+    return f"{share}{name} at {boot}" if name is not None else boot
 
 
 def first_of(lines: list[str]) -> str:
     more = len(lines) - 1
-    return lines[0] + (f", and {number_of(more, 'more reason')} below" if more > 0 else "") if lines else ""
+    return lines[0] + (f", and {count(more, 'more reason')} below" if more > 0 else "") if lines else ""
 
 
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
     lost = sum(boot.lost_records for boot in boots)
-    unfinished = sum(boot.unfinished for boot in boots)
-    reasons = {
-        f"{number_of(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": [
-            boot for boot in boots if boot.lost_records
-        ],
-        "two brokers have this name: one went on after the next had begun, or two followed one": [
-            boot for boot in boots if boot.contested
-        ],
-        "the store is not the one of the boot before": [boot for boot in boots if boot.store_fault == REPLACED],
-        "the store lacks the last batches of the boot before": [boot for boot in boots if boot.store_fault == LACKING],
-        "the store was found damaged": [boot for boot in boots if boot.store_fault == DAMAGED],
-        "records are in the log twice": [boot for boot in boots if boot.duplicated],
-        "a broker was killed: its last records are unknown": [boot for boot in boots if boot.killed],
-        "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
-            boot for boot in boots if boot.silent
-        ],
-        "the log of the boot before is missing": [boot for boot in boots if boot.lacks_previous],
-        f"{number_of(unfinished, 'record')} lost that a writer had not finished when it ended": [
-            boot for boot in boots if boot.unfinished
-        ],
-        "there is no snapshot to compare with": [
-            boot for boot in boots if boot.to_snapshot is None and not boot.sampled
-        ],
+    unfinished = count(sum(boot.unfinished for boot in boots), "record")
+    unchecked = unchecked_nodes(boots)
+    reasons: dict[str, Callable[[Boot], object]] = {
+        f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": (
+            lambda boot: boot.lost_records
+        ),
+        "two brokers have this name: one went on after the next had begun, or two followed one": (
+            lambda boot: boot.contested
+        ),
+        "the store is not the one of the boot before": lambda boot: boot.store_fault == REPLACED,
+        "the store lacks the last batches of the boot before": lambda boot: boot.store_fault == LACKING,
+        "the store was found damaged": lambda boot: boot.store_fault == DAMAGED,
+        "records are in the log twice": lambda boot: boot.duplicated,
+        "a broker was killed: its last records are unknown": lambda boot: boot.killed,
+        "a log ends without a stop and is not continued: its broker or the writer of its export is dead": (
+            lambda boot: boot.silent
+        ),
+        "the log of the boot before is missing": lambda boot: boot.lacks_previous,
+        f"{unfinished} lost that a writer had not finished when it ended": lambda boot: boot.unfinished,
+        "no record is checked yet: no file with a snapshot after them is finished": lambda boot: boot.node in unchecked,
+        "there is no snapshot to compare with": lambda boot: boot.to_snapshot is None and not boot.sampled,
     }
-    applying = [f"{reason} ({names_of(some)})" for reason, some in reasons.items() if some]
+    of_reasons = {reason: [" ".join(boot.name) for boot in boots if of(boot)] for reason, of in reasons.items()}
+    applying = [f"{reason} ({first_names(some)})" for reason, some in of_reasons.items() if some]
     return applying if boots else ["there is no log"]
 
 
-def names_of(boots: Iterable[Boot]) -> str:
-    """Return nodes and boots, the first NAMED of them by name."""
-    names = [f"{boot.node} {boot.boot_id}" for boot in boots]
+def unchecked_nodes(boots: list[Boot]) -> set[str]:
+    """Return the nodes of which there are records, and none is between two snapshots."""
+    compared = [boot for boot in boots if boot.to_snapshot is not None]
+    checked = {boot.node for boot in compared if boot.to_row > boot.from_row}
+    return {boot.node for boot in compared if boot.end_row - boot.first_row + boot.unwritten} - checked
+
+
+def first_names(names: list[str]) -> str:
+    """Return the first NAMED of some names, and the number of the others."""
     more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def number_of(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -10,10 +10,12 @@ from warren.broker.plugin import Command, command_failed
 from warren.broker.system_errors import file_error
 
 from ..file_format import schema
+from ..file_format.printable import WAS, count, printable
 
 failed = partial(command_failed, "compact")
 USAGE, NO_INPUT, UNAVAILABLE, FAILED, RETRY = 64, 66, 69, 70, 75  # of sysexits.h
 LOCAL = "file://"
+NAMED = 10  # refused files that are printed
 
 
 class Compact(Command):
@@ -26,8 +28,6 @@ class Compact(Command):
         """Merge files. The status is 0, or one of sysexits.h."""
         if find_spec("pyarrow") is None:
             return failed("needs pyarrow: in a clone of Warren, pip install '.[analytics]'", UNAVAILABLE)
-        import pyarrow as pa
-
         from . import merge
 
         if "://" in options.input and not options.input.startswith(LOCAL):
@@ -46,7 +46,10 @@ class Compact(Command):
             return failed(str(error), RETRY)
         except OSError as error:
             return failed(file_error(error).splitlines()[0], FAILED)
-        except pa.ArrowException as error:
-            return failed(str(error).splitlines()[0], FAILED)
-        print(f"{result.before:,} files with {result.rows:,} rows were merged into {result.after:,}")
+        merged = f"{count(result.before, 'file')} with {count(result.rows, 'row')}"
+        print(f"{merged} were merged into {result.after:,}")
+        if result.refused:
+            refused = count(len(result.refused), "file", WAS)
+            names = ", ".join(map(printable, result.refused[:NAMED]))
+            print(f"{refused} left out, damaged or not of the export: {names}")
         return 0

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
+from stat import S_ISREG
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -51,11 +52,12 @@ class SmallFile(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The numbers of files before and after a compaction, and of rows in them."""
+    """The numbers of files before and after a compaction, and of rows in them; `refused` are files that stay."""
 
     before: int
     after: int
     rows: int
+    refused: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -74,19 +76,25 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def compact(folder: Path, now: datetime) -> Result:
-    """Merge the files of all hours that ended GRACE ago. Raises OSError, pa.ArrowInvalid for a damaged file."""
+    """Merge the files of all hours that ended GRACE ago, without those that no writer has written. Raises OSError."""
     complete_earlier(folder)
     before = after = rows = 0
+    refused: list[Path] = []
     for table in schema.TABLES:
         for place in sorted((folder / table).glob("dt=*/hour=*")):
-            ended = hour_of(place)
-            if ended is None or ended + timedelta(hours=1) + GRACE > now:
+            hour = hour_of(place)
+            if hour is None or hour > now - GRACE - timedelta(hours=1):
                 continue
-            for files in groups(small_files(folder, table, place)):
-                rows += merge(folder, table, files)
+            for files in groups(small_files(folder, table, place, refused)):
+                whole = joined(table, files)
+                if whole is None:
+                    refused += [file.path for file in files]
+                    continue
+                merge(folder, table, files, whole)
+                rows += len(whole)
                 before += len(files)
                 after += 1
-    return Result(before, after, rows)
+    return Result(before, after, rows, tuple(path.relative_to(folder).as_posix() for path in refused))
 
 
 def hour_of(place: Path) -> datetime | None:
@@ -96,21 +104,40 @@ def hour_of(place: Path) -> datetime | None:
         return None
 
 
-def small_files(folder: Path, table: str, place: Path) -> list[SmallFile]:
-    """Return the small files of an hour, none through links, which may lead out of the export."""
+def small_files(folder: Path, table: str, place: Path, refused: list[Path]) -> list[SmallFile]:
+    """Return the small files of an hour, none through links, which may lead out of the export.
+
+    Files that no writer has written are added to `refused`.
+    """
     files: list[SmallFile] = []
     if not place.resolve().is_relative_to(folder.resolve()):
         return files
     for path in sorted(place.glob("part-*.parquet")):
-        name = schema.parse_name(path.name)
-        size = path.stat().st_size
-        if name is None or size > FILE_BYTES // 2 or path.is_symlink():
-            continue
-        footer = pq.read_metadata(path)
-        numbers = [(footer.metadata or {}).get(key.encode(), b"0") for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)]
-        if is_known(footer) and fits(table, footer) and all(number.isdigit() for number in numbers):
-            files.append(SmallFile(path, name, size, footer.num_rows, dict(footer.metadata)))
+        name, status = schema.parse_name(path.name), path.lstat()
+        footer = footer_of(table, path) if name is not None and S_ISREG(status.st_mode) else None
+        if name is None or footer is None:
+            refused.append(path)
+        elif status.st_size <= FILE_BYTES // 2:
+            files.append(SmallFile(path, name, status.st_size, footer.num_rows, dict(footer.metadata)))
     return files
+
+
+def footer_of(table: str, path: Path) -> pq.FileMetaData | None:
+    """Return the footer of a file of a table, or None if no writer has written it, or it cannot be read."""
+    try:
+        footer = pq.read_metadata(path)
+        sound = is_known(footer) and fits(table, footer) and has_dictionaries(table, footer)
+    except (pa.ArrowException, OSError):
+        return None
+    numbers = [(footer.metadata or {}).get(key.encode(), b"0") for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)]
+    return footer if sound and footer.num_rows and all(number.isdigit() for number in numbers) else None
+
+
+def has_dictionaries(table: str, footer: pq.FileMetaData) -> bool:
+    """Return whether the columns that are dictionaries in files of a writer are so here: others cannot be joined."""
+    kinds = {column.name: column.type for column in schema.TABLES[table]}
+    fields = footer.schema.to_arrow_schema()
+    return all(kinds.get(each.name) != "dictionary" or pa.types.is_dictionary(each.type) for each in fields)
 
 
 def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
@@ -131,10 +158,17 @@ def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
             yield group
 
 
-def merge(folder: Path, table: str, files: list[SmallFile]) -> int:
-    """Replace files by one. Returns the number of its rows. Raises OSError, pa.ArrowInvalid."""
-    read = [pq.ParquetFile(file.path).read() for file in files]
-    whole = pa.concat_tables(read, promote_options="default").unify_dictionaries().sort_by(_ORDER[table])
+def joined(table: str, files: list[SmallFile]) -> pa.Table | None:
+    """Return the rows of files in their order, or None if one of them is damaged."""
+    try:
+        read = [pq.ParquetFile(file.path).read() for file in files]
+        return pa.concat_tables(read, promote_options="default").unify_dictionaries().sort_by(_ORDER[table])
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def merge(folder: Path, table: str, files: list[SmallFile], whole: pa.Table) -> None:
+    """Replace files by one with all their rows. Raises OSError."""
     lost = max(int(file.metadata.get(schema.LOST_KEY.encode(), b"0")) for file in files)
     age_s = int(files[-1].metadata.get(schema.FILE_AGE_KEY.encode(), str(MessageLogExport().file_age_s)))
     kept = {key: value for key, value in files[-1].metadata.items() if key != b"ARROW:schema"}
@@ -158,7 +192,6 @@ def merge(folder: Path, table: str, files: list[SmallFile]) -> int:
         unfinished.pop_all()
     manifest.add(finished)
     remove(folder, manifest, relative)
-    return len(whole)
 
 
 def by_queue(group: pa.Table) -> pa.Array:
@@ -180,7 +213,7 @@ def remove(folder: Path, manifest: Manifest, paths: Iterable[str]) -> None:
 def complete_earlier(folder: Path) -> None:
     """Complete interrupted compactions, and discard those without a file."""
     for path in sorted((folder / schema.MANIFEST).glob(f"{compacted.PREFIX}*{compacted.SUFFIX}")):
-        text = path.read_text()
+        text = path.read_text("utf-8", "replace") if path.is_file() else "\n"  # another kind of file has no lines
         if "\n" not in text:
             path.unlink()  # the compaction was killed before its first line
             continue

@@ -16,34 +16,9 @@ from warren.broker.plugin import Properties
 
 from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
+from . import pipe_format as pipe
 from .decoded_names import Tables, constant, dictionary
 from .message_identity import first_queue
-from .pipe_format import (
-    ADDRESSED,
-    ADDRESSES,
-    BATCH_HEAD,
-    DETAIL,
-    DURABLE,
-    ENQUEUED,
-    HOPS,
-    IDENTITY,
-    KINDS,
-    LINKED,
-    NO_ACK,
-    ORIGINS,
-    PERSISTENT,
-    PROPERTIES,
-    QUEUES,
-    REDELIVERED,
-    ROUTED,
-    SEQ_SHIFT,
-    SEQS,
-    SIZES,
-    SOURCE,
-    SOURCE_BYTES,
-    UNTIMED,
-    WORDS,
-)
 from .record_buffer import escape_text
 
 Numbers = np.ndarray[Any, Any]
@@ -54,14 +29,11 @@ SEGMENT = np.dtype(
     + [(name, "<i8") for name in ("row", "mono_ns", "seq")]
 )
 ORIGINS_KEPT = 100_000
-ARRIVING = (KINDS[schema.PUBLISH], KINDS[schema.FED_IN])
+ARRIVING = (pipe.KINDS[schema.PUBLISH], pipe.KINDS[schema.FED_IN])
 
 
 class Boot(msgspec.Struct, frozen=True):
-    """One run of a broker, with the values that all its records share.
-
-    `begun_ns` is on its monotonic clock; `headers` are the names of exported headers.
-    """
+    """One run of a broker: `begun_ns` is on its monotonic clock; `headers` are the names of exported headers."""
 
     node: str
     boot_id: str
@@ -99,13 +71,13 @@ class Batches:
     @staticmethod
     def begins_anew(payload: bytes) -> bool:
         """Return whether the batch assigns new codes, so that earlier batches must be taken first."""
-        return bool(BATCH_HEAD.unpack_from(payload)[3])
+        return bool(pipe.BATCH_HEAD.unpack_from(payload)[3])
 
     def add(self, payload: bytes) -> None:
-        anchor_ns, self.lost, self.stored, anew, *lengths = BATCH_HEAD.unpack_from(payload)
+        anchor_ns, self.lost, self.stored, anew, *lengths = pipe.BATCH_HEAD.unpack_from(payload)
         if anew:
             self._tables.clear()
-        runs, at = [], BATCH_HEAD.size
+        runs, at = [], pipe.BATCH_HEAD.size
         for length in lengths:
             runs.append(payload[at : at + length])
             at += length
@@ -118,7 +90,7 @@ class Batches:
         for gathered, run in zip(self._runs, runs[2:], strict=True):
             gathered.append(run)
         counts = segments["count"].astype(np.int64)
-        counts += np.where(segments["flags"] & ENQUEUED, counts, 0)
+        counts += np.where(segments["flags"] & pipe.ENQUEUED, counts, 0)
         self.rows += int(counts.sum())
         self.next_row = max(self.next_row, int(np.max(segments["row"] + counts)))
         self.last_us = (int(segments["mono_ns"].max()) + anchor_ns) // 1000
@@ -148,8 +120,8 @@ class Batches:
         copies = [(numbers[place].as_py(), sources[place].as_py(), place) for place in places]
         for number, source, place in sorted(copies):
             first = self._first_of[number] = self._first_of.get(source, source)
-            if first < UNTIMED > number:
-                column[place] = max((number >> SEQ_SHIFT) - (first >> SEQ_SHIFT), 0)
+            if first < pipe.UNTIMED > number:
+                column[place] = max((number >> pipe.SEQ_SHIFT) - (first >> pipe.SEQ_SHIFT), 0)
         for number in list(islice(self._first_of, max(len(self._first_of) - ORIGINS_KEPT, 0))):
             del self._first_of[number]
         return pa.array(column, pa.int64())
@@ -157,21 +129,21 @@ class Batches:
     def _columns(self, rows: Rows, seqs: Numbers, sizes: Numbers) -> dict[str, pa.Array]:
         of, count, boot = rows.segments, rows.total, self._boot
         kind, flags, mono_ns = of["kind"], of["flags"], of["mono_ns"]
-        seq = rows.differing(SEQS, rows.each(of["seq"]) + rows.within, seqs)
-        size = rows.differing(SIZES, rows.each(of["size"].astype(np.int32)), sizes)
-        lat_us = np.maximum(rows.each((mono_ns - boot.begun_ns) // 1000) - (seq >> SEQ_SHIFT), 0)
-        untimed = seq >= UNTIMED
+        seq = rows.differing(pipe.SEQS, rows.each(of["seq"]) + rows.within, seqs)
+        size = rows.differing(pipe.SIZES, rows.each(of["size"].astype(np.int32)), sizes)
+        lat_us = np.maximum(rows.each((mono_ns - boot.begun_ns) // 1000) - (seq >> pipe.SEQ_SHIFT), 0)
+        untimed = seq >= pipe.UNTIMED
         return {
             "schema": pa.array(np.full(count, schema.SCHEMA, np.int16)),
             "ts_us": pa.array(rows.each((mono_ns + rows.anchors) // 1000)).cast(ARROW["timestamp"]),
             "mono_ns": pa.array(rows.each(mono_ns)),
             "row": pa.array(rows.each(of["row"]) + rows.within),
             "msg_seq": pa.array(seq),
-            "size": rows.masked(size, kind == KINDS[schema.CONFIRM]),
-            "persistent": rows.masked(rows.each(flags & PERSISTENT > 0), ~np.isin(kind, ARRIVING)),
-            "durable": rows.masked(rows.each(flags & DURABLE > 0), kind != KINDS[schema.ENQUEUE]),
-            "redelivered": pa.array(rows.each(flags & REDELIVERED > 0)),
-            "no_ack": pa.array(rows.each(flags & NO_ACK > 0)),
+            "size": rows.masked(size, kind == pipe.KINDS[schema.CONFIRM]),
+            "persistent": rows.masked(rows.each(flags & pipe.PERSISTENT > 0), ~np.isin(kind, ARRIVING)),
+            "durable": rows.masked(rows.each(flags & pipe.DURABLE > 0), kind != pipe.KINDS[schema.ENQUEUE]),
+            "redelivered": pa.array(rows.each(flags & pipe.REDELIVERED > 0)),
+            "no_ack": pa.array(rows.each(flags & pipe.NO_ACK > 0)),
             "chan": self._channels(rows, of["origin"]),
             "lat_us": pa.array(lat_us, mask=untimed if untimed.any() else None),
             "sample_rate": pa.array(np.full(count, boot.sample_rate, np.float32)),
@@ -179,7 +151,7 @@ class Batches:
 
     def _names(self, rows: Rows, addresses: Numbers) -> dict[str, pa.Array]:
         of, count = rows.segments, rows.total
-        words = self._tables.values(WORDS, "word")
+        words = self._tables.values(pipe.WORDS, "word")
         return {
             "node": constant(self._boot.node, count),
             "boot_id": constant(self._boot.boot_id, count),
@@ -189,8 +161,8 @@ class Batches:
             "reason": dictionary(words, of["reason"], rows.counts),
             "link": self._links(rows, of["origin"], of["queue"]),
             **self._addresses(rows, addresses),
-            **self._named(QUEUES, ("queue",), of["queue"], rows.counts),
-            **self._named(ORIGINS, ("conn_id", "user", "upstream"), of["origin"], rows.counts),
+            **self._named(pipe.QUEUES, ("queue",), of["queue"], rows.counts),
+            **self._named(pipe.ORIGINS, ("conn_id", "user", "upstream"), of["origin"], rows.counts),
         }
 
     def _named(self, table: int, names: tuple[str, ...], codes: Numbers, counts: Numbers) -> dict[str, pa.Array]:
@@ -199,31 +171,31 @@ class Batches:
     def _addresses(self, rows: Rows, addresses: Numbers) -> dict[str, pa.Array]:
         codes, counts = rows.segments["address"], rows.counts
         if len(addresses):
-            codes, counts = rows.differing(ADDRESSED, rows.each(codes), addresses), np.ones(rows.total, np.int64)
-        return self._named(ADDRESSES, ("exchange", "routing_key"), codes, counts)
+            codes, counts = rows.differing(pipe.ADDRESSED, rows.each(codes), addresses), np.ones(rows.total, np.int64)
+        return self._named(pipe.ADDRESSES, ("exchange", "routing_key"), codes, counts)
 
     def _vhosts(self, rows: Rows) -> pa.Array:
         """Return the virtual host of the queue, or of the publisher if there is no queue."""
-        of_queues, of_origins = self._tables.values(QUEUES, "vhost"), self._tables.values(ORIGINS, "vhost")
+        of_queues, of_origins = self._tables.values(pipe.QUEUES, "vhost"), self._tables.values(pipe.ORIGINS, "vhost")
         queue = rows.segments["queue"]
         codes = np.where(queue > 0, queue, rows.segments["origin"] + len(of_queues))
         return dictionary([*of_queues, *of_origins], codes, rows.counts)
 
     def _links(self, rows: Rows, origin: Numbers, queue: Numbers) -> pa.Array:
         """Return the upstream queue of the link: at the upstream the row's queue, downstream the link's."""
-        of_queues, of_origins = self._tables.values(QUEUES, "queue"), self._tables.values(ORIGINS, "link")
+        of_queues, of_origins = self._tables.values(pipe.QUEUES, "queue"), self._tables.values(pipe.ORIGINS, "link")
         kind, flags = rows.segments["kind"], rows.segments["flags"]
-        codes = np.where((kind == KINDS[schema.FED_OUT]) | (flags & LINKED > 0), queue, 0)
-        codes = np.where(kind == KINDS[schema.FED_IN], origin + len(of_queues), codes)
+        codes = np.where((kind == pipe.KINDS[schema.FED_OUT]) | (flags & pipe.LINKED > 0), queue, 0)
+        codes = np.where(kind == pipe.KINDS[schema.FED_IN], origin + len(of_queues), codes)
         return dictionary([*of_queues, *of_origins], codes, rows.counts)
 
     def _channels(self, rows: Rows, origin: Numbers) -> pa.Array:
-        numbers = np.array([number or 0 for number in self._tables.values(ORIGINS, "chan")], np.int32)
+        numbers = np.array([number or 0 for number in self._tables.values(pipe.ORIGINS, "chan")], np.int32)
         return rows.masked(rows.each(numbers[origin]), origin == 0)
 
     def _routed(self, rows: Rows, routed: Numbers) -> pa.Array:
         of = rows.segments
-        values = rows.differing(ROUTED, rows.each(of["routed"].astype(np.int32)), routed)
+        values = rows.differing(pipe.ROUTED, rows.each(of["routed"].astype(np.int32)), routed)
         return rows.masked(values, ~np.isin(of["kind"], ARRIVING))
 
     def _details(self, rows: Rows, content: bytes) -> dict[str, pa.Array]:
@@ -232,8 +204,8 @@ class Batches:
         at = 0
         places = rows.places() if content else {}
         while at < len(content):
-            row, count, what, length = DETAIL.unpack_from(content, at)
-            at += DETAIL.size
+            row, count, what, length = pipe.DETAIL.unpack_from(content, at)
+            at += pipe.DETAIL.size
             for name, value in self._read(what, content[at : at + length]):
                 column = columns.setdefault(name, [None] * rows.total)
                 for index in range(row, row + count):
@@ -243,15 +215,15 @@ class Batches:
         return {name: pa.array(column, types[name]) for name, column in columns.items()}
 
     def _read(self, what: int, content: bytes) -> list[tuple[str, Any]]:
-        if what == IDENTITY:
+        if what == pipe.IDENTITY:
             return [("identity", content.decode())]
-        if what == HOPS:
+        if what == pipe.HOPS:
             return [("hops", content[0])]
-        if what == SOURCE:
-            queue = first_queue(content[SOURCE_BYTES:])
-            fields: list[tuple[str, Any]] = [("source_seq", int.from_bytes(content[:SOURCE_BYTES], "little"))]
+        if what == pipe.SOURCE:
+            queue = first_queue(content[pipe.SOURCE_BYTES :])
+            fields: list[tuple[str, Any]] = [("source_seq", int.from_bytes(content[: pipe.SOURCE_BYTES], "little"))]
             return fields + ([("first_queue", escape_text(queue))] if queue is not None else [])
-        assert what == PROPERTIES
+        assert what == pipe.PROPERTIES
         properties = Properties.decode(content)
         values = [("message_id", properties.message_id), ("correlation", properties.correlation_id)]
         fields = [(name, escape_text(value)) for name, value in values if value is not None]
@@ -307,12 +279,12 @@ class Rows:
 
 def spread(segments: Numbers) -> tuple[Numbers, Numbers]:
     """Add a segment of enqueues for each one with ENQUEUED. Returns the original index of each, and the segments."""
-    both = np.flatnonzero(segments["flags"] & ENQUEUED)
+    both = np.flatnonzero(segments["flags"] & pipe.ENQUEUED)
     everything = np.arange(len(segments))
     if not len(both):
         return everything, segments
     entering = segments[both]
-    entering["kind"] = KINDS[schema.ENQUEUE]
+    entering["kind"] = pipe.KINDS[schema.ENQUEUE]
     entering["row"] += entering["count"]
     entering["origin"] = 0
     arriving = segments.copy()

@@ -49,7 +49,10 @@ def fits(table: str, footer: pq.FileMetaData) -> bool:
     """
     if footer.num_rows > ROWS_MOST:
         return False
-    fields = {field.name: field.type for field in footer.schema.to_arrow_schema()}
+    columns = footer.schema.to_arrow_schema()
+    fields = {field.name: field.type for field in columns}
+    if len(fields) < len(columns):
+        return False  # two columns have one name
     for name, kind, optional in schema.TABLES[table]:
         type = fields.get(name)
         if type is None:

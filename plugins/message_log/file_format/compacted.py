@@ -3,8 +3,8 @@
 A compaction first writes {"replaces": [paths], "by": path}, then the file, then removes the replaced files. A reader
 that lists the files between these steps sees both: once the new file exists, the replaced ones do not count.
 
-Other users may write to the folder of an export. So a path counts only if it is that of a file of the export, in the
-same folder as the file that replaces it. Readers ignore no other files, and compactions remove no others.
+Other users may write to the folder of an export. So a path counts only if it is that of a file of the export, of the
+same hour and boot as the file that replaces it. Readers ignore no other files, and compactions remove no others.
 """
 
 import json
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from . import schema
 
 PREFIX, SUFFIX = "compacted-", ".jsonl"
-PATH = re.compile(rf"((?:{'|'.join(schema.TABLES)})/dt=\d{{4}}-\d\d-\d\d/hour=\d\d/)part-[^/\0]+\.parquet")
+PATH = re.compile(rf"((?:{'|'.join(schema.TABLES)})/dt=\d{{4}}-\d\d-\d\d/hour=\d\d/)(part-[^/\0]+\.parquet)")
 
 
 def is_manifest(name: str) -> bool:
@@ -33,14 +33,21 @@ def replacements(manifest: str) -> dict[str, list[str]]:
 
 
 def entry_of(line: str) -> tuple[str, list[str]]:
-    """Return the path of a file and its replaced files; the path is empty unless all are files of one folder."""
+    """Return the path of a file and its replaced files; the path is empty unless all are of one hour and boot."""
     try:
         entry = json.loads(line)
         paths = [entry["by"], *entry["replaces"]]
-        folders = {match[1] if (match := PATH.fullmatch(path)) is not None else "" for path in paths}
+        places = {hour_and_boot(path) for path in paths}
     except (ValueError, RecursionError, KeyError, TypeError):
         return "", []
-    return (paths[0], paths[1:]) if len(folders) == 1 and "" not in folders else ("", [])
+    return (paths[0], paths[1:]) if len(places) == 1 and None not in places else ("", [])
+
+
+def hour_and_boot(path: str) -> tuple[str, str] | None:
+    """Return the folder and the boot of a file of the export, or None for another path."""
+    match = PATH.fullmatch(path)
+    part = schema.parse_name(match[2]) if match is not None else None
+    return (match[1], part.boot) if match is not None and part is not None else None
 
 
 def replaced_paths(manifests: Iterable[str], present: Collection[str]) -> set[str]:

@@ -60,6 +60,10 @@ class Folder:
         """Return whether there is a file or a folder."""
         return bool(self.system.get_file_info(self._whole(path)).type != pa_fs.FileType.NotFound)
 
+    def is_file(self) -> bool:
+        """Return whether there is a file in place of the folder."""
+        return bool(self.system.get_file_info(self.place).is_file)
+
     def files(self, below: str) -> dict[str, int]:
         """Return the bytes of the files below a folder in this one, by path, without temporary ones."""
         selector = pa_fs.FileSelector(self._whole(below), recursive=True, allow_not_found=True)

@@ -30,10 +30,13 @@ class Trace(Command):
 
         try:
             log = search.Log(options.input)
+        except (search.NoExport, ValueError) as error:  # the latter is that of a malformed URL
+            return failed(str(error).splitlines()[0], NO_INPUT)
+        except OSError as error:
+            return failed(str(error).splitlines()[0], FAILED)
+        try:
             result = search.find(log, options.id)
             traced = report.describe(options.id, result) if result.rows else {}
-        except search.NoExport as error:
-            return failed(str(error), NO_INPUT)
         except (OSError, pa.ArrowException) as error:
             return failed(str(error).splitlines()[0], FAILED)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:

@@ -17,6 +17,7 @@ import pyarrow.fs as pa_fs
 from ..file_format import compacted, schema
 from ..file_format.arrow_schema import ARROW, fits, is_known
 from ..file_format.folder import Folder
+from ..file_format.printable import count
 
 LISTINGS = 5  # attempts, while compactions remove listed files
 MESSAGES = 100  # the maximum of messages that are followed, because a message_id need not be unique
@@ -68,7 +69,8 @@ class Log:
             fragments = self._fragments(files, place)
         self.files = len(fragments)
         if not fragments:
-            raise NoExport(f"{self.name}: no export of a broker ({len(self.skipped)} files that are none, or damaged)")
+            skipped = count(len(self.skipped), "skipped file")
+            raise NoExport(f"{self.name}: no export of a broker ({skipped})")
         self._dataset = ds.FileSystemDataset(fragments, SCHEMA, ds.ParquetFileFormat(), files)
 
     def _fragments(self, files: pa_fs.FileSystem, place: str) -> list[ds.ParquetFileFragment]:
@@ -166,7 +168,7 @@ def without_replaced(files: pa_fs.FileSystem, place: str, names: list[str]) -> l
     selector = pa_fs.FileSelector(f"{place}/{schema.MANIFEST}", allow_not_found=True)
     manifests = []
     for entry in files.get_file_info(selector):
-        if compacted.is_manifest(entry.base_name):
+        if entry.is_file and compacted.is_manifest(entry.base_name):
             with files.open_input_stream(entry.path) as stream:
                 manifests.append(stream.read().decode())
     relative = {name: name.removeprefix(f"{place}/") for name in names}

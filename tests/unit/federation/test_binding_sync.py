@@ -30,11 +30,8 @@ class RecordingChannel:
         self.arguments: list[Table] = []
         self.meanwhile: Callable[[], None] | None = None
 
-    async def bind_many(self, to: str, source: str, items: Items, nowait: bool = False) -> None:
-        self._note("bind", to, source, items)
-
-    async def unbind_many(self, to: str, source: str, items: Items, nowait: bool = False) -> None:
-        self._note("unbind", to, source, items)
+    async def bind_many(self, to: str, source: str, items: Items, nowait: bool = False, unbind: bool = False) -> None:
+        self._note("unbind" if unbind else "bind", to, source, items)
 
     def _note(self, what: str, to: str, source: str, items: Items) -> None:
         for item in items:

@@ -42,17 +42,17 @@ async def test_messages_come_and_are_acknowledged_over_tcp_and_from_within(site:
         channel = await connection.channel()
         assert await channel.declare_queue("q", durable=True) == (0, 0)
         await channel.qos(3)
-        tag = await channel.consume("q", "", False, Table.EMPTY)
+        await channel.consume("q", "", False, Table.EMPTY)
         site.publish("q", b"one", b"two", b"x" * 300_000, b"beyond the prefetch")
         deliveries = await site.taken(3)
         assert [delivery.body_bytes for delivery in deliveries] == [3, 3, 300_000]
-        assert {delivery.consumer_tag.decode() for delivery in deliveries} == {tag}
+        [tag] = {delivery.consumer_tag.decode() for delivery in deliveries}
         assert await channel.declare_queue("q", durable=True, passive=True) == (1, 1)
         connection.transport.ack(channel.number, 3, True)
         await site.taken(4)
         connection.transport.nack(channel.number, 4, False)
         await until_async(lambda: not site.node.vhosts["/"].queues["q"].unacked)
-        await channel.cancel(tag)
+        channel.cancel(tag)
         await channel.delete_queue("q")
         await connection.close(PATIENCE_S)
         assert connection.ended.done()
@@ -80,8 +80,8 @@ async def test_things_upstream_are_made_bound_and_removed_with_exact_arguments(s
     [binding] = vhost.exchanges["amq.topic"].outgoing.values()
     assert (binding.routing_key, binding.arguments.raw) == ("a.#", arguments.raw)
     await channel.bind_many("x", "amq.topic", [("b", Table.EMPTY)], nowait=True)
-    await channel.unbind_many("x", "amq.topic", [("a.#", arguments)], nowait=True)
-    await channel.unbind_many("x", "amq.topic", [("b", Table.EMPTY)])
+    await channel.bind_many("x", "amq.topic", [("a.#", arguments)], nowait=True, unbind=True)
+    await channel.bind_many("x", "amq.topic", [("b", Table.EMPTY)], unbind=True)
     assert not vhost.exchanges["amq.topic"].outgoing
     await channel.delete_exchange("x")
     await channel.delete_queue("q")
@@ -99,7 +99,7 @@ async def test_many_bindings_go_at_once(site: UpstreamBroker, nowait: bool) -> N
     items = [(f"key.{number}", typed(n=("l", number))) for number in range(2 * WINDOW + 1)]
     await channel.bind_many("x", "amq.topic", items, nowait)
     assert len(site.node.vhosts["/"].exchanges["amq.topic"].outgoing) == len(items)
-    await channel.unbind_many("x", "amq.topic", items, nowait)
+    await channel.bind_many("x", "amq.topic", items, nowait, unbind=True)
     assert not site.node.vhosts["/"].exchanges["amq.topic"].outgoing
     await channel.bind_many("x", "amq.topic", [], nowait)
     large = typed(s=("S", b"x" * 10_000))
@@ -122,7 +122,7 @@ async def test_what_the_upstream_refuses_ends_the_channel_and_not_the_connection
         with pytest.raises(LinkError, match="no exchange 'gone'"):
             await channel.qos(1)
         with pytest.raises(LinkError, match="no exchange 'gone'"):
-            await channel.cancel("tag", nowait=True)
+            channel.cancel("tag")
         await channel.close()
     assert (await connection.channel()).number == 1
     with pytest.raises(LinkError, match="256 bytes"):

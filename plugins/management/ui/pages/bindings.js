@@ -1,11 +1,6 @@
 /** The bindings of a queue or an exchange: lists with Unbind, and the forms that add one. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import * as tasks from "../core/tasks.js";
-import { h, short } from "../web/dom.js";
+import { DEFAULT_EXCHANGE, List, api, argumentsTable, confirm, form, h, paged, path, short, tasks } from "../toolkit.js";
 import { attempt, link, tableOf } from "./widgets.js";
 
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */

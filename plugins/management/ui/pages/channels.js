@@ -1,10 +1,6 @@
 /** Channels: the list, and the page of a channel; consumers: the list of all, and the columns of their lists on other pages. */
 
-import api, { path } from "../core/api.js";
-import { List, paged } from "../core/list.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import { h, facts, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { List, api, facts, fill, format, h, paged, path, rangeChooser, rangeQuery, short } from "../toolkit.js";
 import { breakdown, countColumn, rateColumn, ratesChart } from "./rates.js";
 import { heading, link, listPage, mark, section, state, tableOf } from "./widgets.js";
 

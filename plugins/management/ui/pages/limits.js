@@ -1,12 +1,6 @@
 /** Limits of virtual hosts and users: the page with all of them, and the section on the page of one. */
 
-import api, { path } from "../core/api.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { may } from "../core/session.js";
-import { h } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, form, format, h, may, path, whole } from "../toolkit.js";
 import { attempt, link, section, vhostField } from "./widgets.js";
 
 const KINDS = {

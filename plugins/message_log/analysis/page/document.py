@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .... import web
+from ...file_format.printable import count
 from ..health import trace_command
-from .parts import count
 from .sections import BAD, ODD, Page, Section, sections
 
 Values = dict[str, Any]

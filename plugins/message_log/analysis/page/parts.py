@@ -44,10 +44,6 @@ def cut(text: str, length: int = CUT) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def queue_name(row: Values) -> str:
     """Return the name of a queue with its node and virtual host, which come last, as a long text is cut."""
     return f"{row['queue']} at {scope_name(row)}"
@@ -82,8 +78,11 @@ def fold(title: str, parts: list[Part], is_open: bool) -> list[Part]:
 
 def table(
     rows: Sequence[Values], title: str, limit: int, total: int | None = None, leave_out: Iterable[str] = ()
-) -> Part:
-    """Return the first `limit` rows, without columns that have no value; `total` is the number of all rows."""
+) -> list[Part]:
+    """Return a table of the first `limit` rows, if there are any, without columns that have no value.
+
+    `total` is the number of all rows.
+    """
     shown = rows[:limit]
     columns = [
         column
@@ -92,7 +91,8 @@ def table(
     ]
     cells = [[cell(column, row.get(column)) for column in columns] for row in shown]
     more = max(total or 0, len(rows)) - len(shown)
-    return {"kind": "table", "title": title, "columns": columns, "rows": cells, "more": more}
+    shown_table = {"kind": "table", "title": title, "columns": columns, "rows": cells, "more": more}
+    return [shown_table] if shown else []
 
 
 def cell(column: str, value: Any) -> Any:

@@ -1,10 +1,11 @@
 """The sections of the page: their parts, their findings in a sentence, and their impact."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...file_format import schema
-from ..health import trace_command
+from ...file_format.printable import count
+from ..health import queue_of, trace_command
 from ..timeline import greatest
 from .parts import (
     Edge,
@@ -13,7 +14,6 @@ from .parts import (
     Values,
     Words,
     chart,
-    count,
     cut,
     facts,
     flow,
@@ -45,7 +45,7 @@ class Section(NamedTuple):
     title: str
     impact: float
     finding: Words
-    parts: list[Part]
+    parts: list[Part]  # without any, the section is left out
 
 
 class Page:
@@ -67,21 +67,20 @@ class Page:
         """Return what is wrong now for one of these causes."""
         return [row for row in self.rows("wrong_now") if row["cause"] in causes]
 
+    def table(self, name: str, title: str) -> list[Part]:
+        return table(self.rows(name), title, self.limit, self.row_count(name))
+
     def tables(self, *names: tuple[str, str], is_open: bool = False) -> list[Part]:
-        """Return the tables of these names that have rows, each of which the reader can unfold."""
-        there = [(name, title) for name, title in names if self.rows(name)]
-        return [part for name, title in there for part in fold(title, [self.table(name, title)], is_open)]
+        """Return the tables of these names, each of which the reader can unfold."""
+        return [part for name, title in names for part in fold(title, self.table(name, title), is_open)]
 
     def traced(self, name: str) -> list[Part]:
-        """Return a table of messages with the commands that show their ways, if it has rows."""
+        """Return a table of messages with the commands that show their ways."""
         rows = []
         for row in self.rows(name):
             message = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None
             rows.append(row | {"trace": trace_command(message, self.report["input"]["folder"])})
-        return [table(rows, name, self.limit, self.row_count(name), ("boot_id", "msg_seq"))] if rows else []
-
-    def table(self, name: str, title: str) -> Part:
-        return table(self.rows(name), title, self.limit, self.row_count(name))
+        return table(rows, name, self.limit, self.row_count(name), ("boot_id", "msg_seq"))
 
     def busiest_queues(self, series: str, weight: Callable[[list[float | None]], float]) -> list[Line]:
         """Return lines of the queues with the greatest weight of a series."""
@@ -90,102 +89,71 @@ class Page:
         return [Line(queue_name(queue), queue[series]) for queue in queues[:LINES]]
 
 
-Make = Callable[[Page], Section | None]
-Describe = Callable[[Page, list[Values]], tuple[float, Words]]
-"""Returns the impact and the finding of rows."""
-
-
 def sections(page: Page) -> list[Section]:
     """Return all sections that have content, the worst first."""
-    all_sections = [section for make in MAKERS if (section := make(page)) is not None]
-    return sorted(all_sections, key=lambda section: -section.impact)
-
-
-def of_table(key: str, title: str, describe: Describe) -> Make:
-    """Return the maker of a section with one table of the report."""
-
-    def make(page: Page) -> Section | None:
-        rows = page.rows(key)
-        if not rows:
-            return None
-        return Section(key.replace("_", "-"), title, *describe(page, rows), [page.table(key, title)])
-
-    return make
+    made = [make(page) for make in MAKERS]
+    return sorted((section for section in made if section.parts), key=lambda section: -section.impact)
 
 
 # Problems
 
 
-def imbalances(page: Page) -> Section | None:
+def imbalances(page: Page) -> Section:
     check = page.report["conservation"]
-    if not check["imbalances"]:
-        return None
     total = check["imbalance_count"]
     rows = table(check["imbalances"], "Imbalances", page.limit, total)
-    return Section("imbalances", "Imbalances", 100, f"{count(total, 'violation')} of conservation", [rows])
+    return Section("imbalances", "Imbalances", 100, f"{count(total, 'violation')} of conservation", rows)
 
 
-def restarts(page: Page) -> Section | None:
-    rows, lengths = page.rows("durability"), page.report["conservation"]["restarts"]
-    if not rows and not lengths:
-        return None
-    lost, missing = (sum(row[name] or 0 for row in rows) for name in ("lost", "missing"))
+def restarts(page: Page) -> Section:
+    lost, missing = (sum(row[name] or 0 for row in page.rows("durability")) for name in ("lost", "missing"))
     impact, finding = NORMAL, "every confirmed persistent message is there after each restart"
     if lost:
         impact, finding = 99, f"{count(lost, 'confirmed persistent message')} lost by restarts"
     elif missing:
         impact, finding = 60, f"{count(missing, 'message')} of unknown fate after restarts"
     parts = page.tables(("durability", "Confirmed persistent messages"), is_open=impact > NORMAL)
-    parts += fold("All messages", [table(lengths, "All messages", page.limit)] if lengths else [], False)
-    return Section("restarts", "Restarts", impact, finding, parts)
+    lengths = table(page.report["conservation"]["restarts"], "All messages", page.limit)
+    return Section("restarts", "Restarts", impact, finding, parts + fold("All messages", lengths, False))
 
 
 def log_quality(page: Page) -> Section:
     log, conservation = page.report["input"], page.report["conservation"]
-    skipped, hours = sum(log["skipped"].values()), len(log["missing_hours"])
-    jumps, unprocessed = log.get("clock_jumps") or [], log.get("unprocessed_files") or 0
-    files = conservation.get("files") or {}
+    skipped, hours, jumps = sum(log["skipped"].values()), len(log["missing_hours"]), log["clock_jumps"]
+    files = {name: number for name, number in conservation["files"].items() if number}
     faults = [
-        count(skipped, "file") + " skipped" if skipped else "",
-        count(unprocessed, "file") + " not processed" if unprocessed else "",
-        *[f"{count(number, 'file')} {name} (manifest)" for name, number in files.items() if number],
-        count(hours, "hour") + " without a file" if hours else "",
-        count(len(jumps), "clock jump") if jumps else "",
+        *([count(skipped, "file") + " skipped"] if skipped else []),
+        *[f"{count(number, 'file')} {name} (manifest)" for name, number in files.items()],
+        *([count(hours, "hour") + " without a file"] if hours else []),
+        *([count(len(jumps), "clock jump")] if jumps else []),
     ]
     chosen = {name: value for name, value in log["selection"].items() if value}
     parts = [facts({name: value for name, value in log.items() if not isinstance(value, list | dict)} | chosen)]
-    for title, lines in (
-        ("Skipped files", log.get("skipped_files")),
-        ("Hours without a file", log["missing_hours"]),
-    ):
+    for title, lines in (("Skipped files", log["skipped_files"]), ("Hours without a file", log["missing_hours"])):
         if lines:
             parts += [heading(title), listing(lines[: page.limit])]
-    if jumps:
-        parts += [heading("Clock jumps"), table(jumps, "Clock jumps", page.limit)]
-    parts += [heading("Boots"), table(conservation.get("boots") or [], "Boots", page.limit)]
-    finding = ", ".join(filter(None, faults))
-    serious = skipped or unprocessed or any(files.values())
-    impact = 90 if serious else 40 if finding else NORMAL - 5
-    return Section(
-        "log", "The log", impact, finding or f"{log['events']:,} events in {count(log['files'], 'file')}", parts
-    )
+    for title, rows in (("Clock jumps", jumps), ("Boots", conservation["boots"])):
+        if rows:
+            parts += [heading(title), *table(rows, title, page.limit)]
+    impact = 90 if skipped or files else 40 if faults else NORMAL - 5
+    finding = ", ".join(faults) or f"{log['events']:,} events in {count(log['files'], 'file')}"
+    return Section("log", "The log", impact, finding, parts)
 
 
-def queues(page: Page) -> Section | None:
+def queues(page: Page) -> Section:
     shown, rows = page.timeline.get("queues", []), page.rows("backlog")
-    if not shown and not rows:
-        return None
     lagging = [queue for queue in shown if any(queue["lag_s"])]
     title = "Age of the oldest ready message"
-    lags = chart(title, "s", [Line(queue_name(queue), queue["lag_s"]) for queue in lagging[:LINES]])
+    parts = chart(title, "s", [Line(queue_name(queue), queue["lag_s"]) for queue in lagging[:LINES]])
     lines = page.busiest_queues("messages", lambda lengths: max(length or 0 for length in lengths))
-    lengths = chart("Messages in queues, ready and unacknowledged", "count", lines)
+    parts += chart("Messages in queues, ready and unacknowledged", "count", lines)
     ages = {
-        queue_key(queue): {"greatest_lag_s": greatest(queue["lag_s"]), "last_lag_s": last(queue["lag_s"])}
+        queue_of(queue): {"greatest_lag_s": greatest(queue["lag_s"]), "last_lag_s": last(queue["lag_s"])}
         for queue in lagging
     }
-    merged = [row | ages.get(queue_key(row), {}) for row in rows]
-    parts = [*lags, *lengths, note(LAG_NOTE), table(merged, "Queues", page.limit, page.row_count("backlog"))]
+    merged = [row | ages.get(queue_of(row), {}) for row in rows]
+    if shown or rows:
+        parts += [note(LAG_NOTE), *table(merged, "Queues", page.limit, page.row_count("backlog"))]
     finding: list[Any] = [f"{count(sum(row['ready'] + row['unacked'] for row in rows), 'message')} in queues"]
     if lagging:
         finding += ["; lag up to ", seconds(greatest(lagging[0]["lag_s"])), f" in {cut(queue_name(lagging[0]), 60)}"]
@@ -193,32 +161,30 @@ def queues(page: Page) -> Section | None:
     return Section("queues", "Queues: lag and length", 85 if wrong else NORMAL + 9, finding, parts)
 
 
-def queue_key(row: Values) -> tuple[Any, ...]:
-    return row["node"], row["vhost"], row["queue"]
-
-
 def last(lags: list[float | None]) -> float | None:
     """Return the last lag that is known."""
     return next((lag for lag in reversed(lags) if lag is not None), None)
 
 
-def unroutable(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    total, returned = (sum(row[name] for row in rows) for name in ("unroutable", "returned"))
+def unroutable(page: Page) -> Section:
+    total, returned = (sum(row[name] for row in page.rows("unroutable")) for name in ("unroutable", "returned"))
     finding = f"{count(total, 'message')} went to no queue, {returned:,} of them returned to the publisher"
-    return 70 if page.wrong("unroutable") else NORMAL + 5, finding
+    impact = 70 if page.wrong("unroutable") else NORMAL + 5
+    return Section("unroutable", "Unroutable", impact, finding, page.table("unroutable", "Unroutable"))
 
 
-def given_up(page: Page, rows: list[Values]) -> tuple[float, Words]:
-    return NORMAL + 4, f"{count(sum(row['messages'] for row in rows), 'message')} expired, dropped or dead-lettered"
+def given_up(page: Page) -> Section:
+    total = sum(row["messages"] for row in page.rows("given_up"))
+    title = "Expired, dropped and dead-lettered"
+    finding = f"{count(total, 'message')} expired, dropped or dead-lettered"
+    return Section("given-up", title, NORMAL + 4, finding, page.table("given_up", title))
 
 
-def redelivered(page: Page) -> Section | None:
-    rows, poison = page.rows("redelivered"), page.rows("poison")
-    if not rows and not poison:
-        return None
+def redelivered(page: Page) -> Section:
+    poison = page.rows("poison")
     lines = page.busiest_queues("redelivered", lambda counts: sum(filter(None, counts)))
-    parts = [*chart("Redeliveries per second", "per_s", lines), page.table("redelivered", "Redelivered")]
-    total = sum(row["redelivered"] for row in rows)
+    parts = [*chart("Redeliveries per second", "per_s", lines), *page.table("redelivered", "Redelivered")]
+    total = sum(row["redelivered"] for row in page.rows("redelivered"))
     finding = f"{total:,} {'redelivery' if total == 1 else 'redeliveries'}"
     if poison:
         most = max(row[name] or 0 for row in poison for name in ("redelivered", "requeued"))
@@ -227,50 +193,43 @@ def redelivered(page: Page) -> Section | None:
     return Section("redelivered", "Redelivered", 84 if page.wrong("poison") else NORMAL + 5, finding, parts)
 
 
-def links(page: Page) -> Section | None:
-    rows, crossed = page.rows("links"), page.report["conservation"].get("links") or []
-    if not rows and not crossed:
-        return None
+def links(page: Page) -> Section:
+    rows = page.rows("links")
     edges = [
-        Edge((0, row.get("upstream_node") or "unknown"), (1, row.get("node") or "unknown"), row["arrived"] or 0)
+        Edge((0, row["upstream_node"] or "unknown"), (1, row["node"] or "unknown"), row["arrived"])
         for row in rows
-        if row.get("arrived")
+        if row["arrived"]
     ]
-    missing, failures = (sum(row.get(name) or 0 for row in rows) for name in ("missing", "failures"))
-    finding = f"{count(sum(row['arrived'] or 0 for row in rows), 'message')} between brokers"
+    counts = ("arrived", "missing", "failures")
+    arrived, missing, failures = (sum(row.get(name) or 0 for row in rows) for name in counts)
+    finding = f"{count(arrived, 'message')} between brokers"
     if missing:
         finding += f", {missing:,} did not arrive"
     if failures:
         finding += f", {count(failures, 'failure')} of links"
-    parts = [flow(edges, ("Upstream", "Downstream"), LINKS_HEIGHT)] if edges else []
-    lags = [
-        Line(f"{link['link']} at {link['upstream_node']}", link["lag_s"]) for link in page.timeline.get("links") or []
-    ]
-    parts += chart("Greatest lag, from the publish upstream to the arrival", "s", lags[:LINES])
-    parts += [
-        page.table("links", "Links"),
-        *fold("Conservation", [table(crossed, "Crossings", page.limit)], bool(missing)),
+    series = page.timeline.get("links", [])[:LINES]
+    lags = [Line(f"{link['link']} at {link['upstream_node']}", link["lag_s"]) for link in series]
+    crossed = table(page.report["conservation"]["links"], "Crossings", page.limit)
+    parts = [
+        *([flow(edges, ("Upstream", "Downstream"), LINKS_HEIGHT)] if edges else []),
+        *chart("Greatest lag, from the publish upstream to the arrival", "s", lags),
+        *page.table("links", "Links"),
+        *fold("Conservation", crossed, bool(missing)),
     ]
     return Section("links", "Federation links", 88 if missing else NORMAL + 6, finding, parts)
 
 
-def consumers(page: Page) -> Section | None:
-    rows = page.rows("consumers")
-    if not rows:
-        return None
+def consumers(page: Page) -> Section:
     wrong = page.wrong("stuck", "slow")
     finding = f"those of {count(len(wrong), 'queue')} do not keep up" if wrong else "they keep up"
-    parts = [
-        page.table("consumers", "Consumers"),
-        *page.tables(("consumers_by_name", "Each consumer"), is_open=bool(wrong)),
-    ]
+    parts = page.table("consumers", "Consumers")
+    if parts:
+        parts += page.tables(("consumers_by_name", "Each consumer"), is_open=bool(wrong))
     return Section("consumers", "Consumers", 42 if wrong else NORMAL, finding, parts)
 
 
-def brokers(page: Page) -> Section | None:
-    nodes = page.timeline.get("nodes") or []
-    if not nodes and not page.rows("capacity") and not page.rows("churn"):
-        return None
+def brokers(page: Page) -> Section:
+    nodes = page.timeline.get("nodes", [])
     parts = []
     for title, unit, gauge, limit in (
         ("Memory (resident)", "bytes", schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES),
@@ -283,54 +242,44 @@ def brokers(page: Page) -> Section | None:
         lines += [Line(f"{node['node']} limit", node.get(limit) or ()) for node in nodes if limit is not None]
         parts += chart(title, unit, lines)
     parts += page.tables(("capacity", "Capacity"), ("churn", "Connections, channels and queues"))
-    near = near_limits(nodes)
+    near = [f"{what} of {cut(node['node'])} near the limit" for node in nodes for what in near_limits(node)]
     blocked = [row for row in page.wrong("blocked") if row["queue"] is None]
     impact = 86 if blocked else 75 if near else NORMAL + 3
     return Section("brokers", "Brokers", impact, "; ".join(near) or "none is near a limit", parts)
 
 
-def near_limits(nodes: list[Values]) -> list[str]:
-    """Return the nodes with a reading near its limit."""
-    near = []
-    for node in nodes:
-        for what, gauge, limit in (
-            ("memory", schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES),
-            ("open descriptors", schema.OPEN_DESCRIPTORS, schema.DESCRIPTOR_LIMIT),
-        ):
-            if any(read is not None and most and read >= NEAR * most for read, most in pairs(node, gauge, limit)):
-                near.append(f"{what} of {cut(node['node'])} near the limit")
-        free = pairs(node, schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES)
-        if any(read is not None and least and read <= least / NEAR for read, least in free):
-            near.append(f"disk of {cut(node['node'])} near the limit")
-    return near
-
-
-def pairs(node: Values, gauge: str, limit: str) -> Iterable[tuple[float | None, float | None]]:
-    return zip(node.get(gauge) or (), node.get(limit) or (), strict=False)
+def near_limits(node: Values) -> Iterator[str]:
+    """Yield what of a node has a reading near its limit."""
+    for what, gauge, limit in (
+        ("memory", schema.RESIDENT_BYTES, schema.MEMORY_LIMIT_BYTES),
+        ("open descriptors", schema.OPEN_DESCRIPTORS, schema.DESCRIPTOR_LIMIT),
+        ("disk", schema.DISK_FREE_BYTES, schema.DISK_LIMIT_BYTES),
+    ):
+        for read, bound in zip(node.get(gauge) or (), node.get(limit) or (), strict=False):
+            used, most = (bound, read) if what == "disk" else (read, bound)  # the free disk is to stay above its limit
+            if read is not None and bound and used >= NEAR * most:
+                yield what
+                break
 
 
 # Traffic
 
 
-def rates(page: Page) -> Section | None:
-    scopes = page.timeline.get("rates") or []
-    if not scopes:
-        return None
-    step_s = page.timeline["step_s"]
+def rates(page: Page) -> Section:
+    scopes = page.timeline.get("rates", [])
     parts = []
     for place, scope in enumerate(scopes[:LINES]):
         parts += fold(scope_name(scope), gap_chart(scope_name(scope), scope), place < 2)
-    queues = sorted(page.timeline.get("queues", []), key=lambda queue: -sum(queue["entered"]))[:LINES]
+    queues = sorted(page.timeline.get("queues", []), key=lambda queue: -sum(queue["entered"])) if scopes else []
     if queues:
         parts.append(heading("Queues with most messages"))
-    for place, queue in enumerate(queues):
+    for place, queue in enumerate(queues[:LINES]):
         parts += fold(queue_name(queue), gap_chart(queue_name(queue), queue), place < 1)
+    step_s = page.timeline.get("step_s", 1)
     entered, left = (round(sum(map(sum, (scope[way] for scope in scopes))) * step_s) for way in ("entered", "left"))
-    finding = (
-        f"{entered:,} in, {left:,} out, {abs(entered - left):,} {'more' if left > entered else 'fewer'} out than in"
-    )
+    difference = f"{abs(entered - left):,} {'more' if left > entered else 'fewer'} out than in"
     parts += page.tables(("throughput", "Mean and peak at 1 s, 1 min and 1 h"))
-    return Section("rates", "Rates in and out", NORMAL + 8, finding, parts)
+    return Section("rates", "Rates in and out", NORMAL + 8, f"{entered:,} in, {left:,} out, {difference}", parts)
 
 
 def gap_chart(label: str, of: Values) -> list[Part]:
@@ -339,10 +288,8 @@ def gap_chart(label: str, of: Values) -> list[Part]:
     return chart(f"Messages per second: {cut(label, 80)}", "per_s", lines)
 
 
-def message_flow(page: Page) -> Section | None:
+def message_flow(page: Page) -> Section:
     rows = page.rows("flow")
-    if not rows:
-        return None
     columns = {"exchange": 0, "queue": 1, "consumer": 2, "link": 2}
     many = len({(row["node"], row["vhost"]) for row in rows}) > 1
     edges = []
@@ -354,49 +301,46 @@ def message_flow(page: Page) -> Section | None:
             name = row[end] or ("(default)" if kind == "exchange" and row[end] == "" else "(unknown)")
             ends.append((columns[kind], f"{'link ' if kind == 'link' else ''}{name}{scope}"))
         edges.append(Edge(ends[0], ends[1], row["messages"]))
-    parts = [
-        flow(edges, ("Exchanges", "Queues", "Consumers and links")),
-        *page.tables(("flow", "Messages from each to each")),
-    ]
-    parts += page.tables(("clients", "Connections"))
+    parts = [flow(edges, ("Exchanges", "Queues", "Consumers and links"))] if edges else []
+    if parts:
+        parts += page.tables(("flow", "Messages from each to each"), ("clients", "Connections"))
     others = sum(row["others"] - 1 for row in page.rows("clients") if row.get("others"))  # connections in one row
     finding = f"from exchanges to consumers; {count(page.row_count('clients') + others, 'connection')}"
     return Section("flow", "Flow of messages", NORMAL + 7, finding, parts)
 
 
-def latency(page: Page) -> Section | None:
+def latency(page: Page) -> Section:
     heat, rows = page.timeline.get("ack_latency"), page.rows("latency")
-    if not heat and not rows:
-        return None
     parts: list[Part] = []
     if heat:
         parts = [heading("From the publish to the acknowledgement, over time"), {"kind": "heat", **heat}]
         parts.append(note("Each row covers half a power of ten; a darker cell has more messages."))
-    parts += page.tables(
-        ("latency", "By stage"), ("end_to_end", "From the first publish, over dead letters and links"), is_open=True
-    )
-    parts += fold("The slowest messages", page.traced("slowest"), False)
-    finding: list[Any] = ["p99 up to ", seconds(rows[0]["p99_us"] / 1e6), f": {rows[0]['stage'].replace('_', ' to ')}"]
-    return Section("latency", "Latency", NORMAL + 6, finding if rows else "of acknowledged messages", parts)
+    if heat or rows:
+        end_to_end = ("end_to_end", "From the first publish, over dead letters and links")
+        parts += page.tables(("latency", "By stage"), end_to_end, is_open=True)
+        parts += fold("The slowest messages", page.traced("slowest"), False)
+    finding: Words = "of acknowledged messages"
+    if rows:
+        finding = ["p99 up to ", seconds(rows[0]["p99_us"] / 1e6), f": {rows[0]['stage'].replace('_', ' to ')}"]
+    return Section("latency", "Latency", NORMAL + 6, finding, parts)
 
 
-def keys(page: Page) -> Section | None:
+def keys(page: Page) -> Section:
     parts = page.tables(("hot_exchanges", "Exchanges"), is_open=True) + page.tables(("hot_keys", "Routing keys"))
-    if not parts:
-        return None
     return Section("keys", "Exchanges and routing keys", NORMAL, "those with most messages", parts)
 
 
-def compared(page: Page) -> Section | None:
-    difference = page.report.get("compared")
-    if not difference:
-        return None
-    of = difference["with"]
-    parts = [note(f"Compared with the report on {of['folder'] or 'an unknown log'}: {of['verdict'] or ''}")]
-    for key, title in (("totals", "Totals"), ("rates", "Rates"), ("latencies", "Latencies")):
+def compared(page: Page) -> Section:
+    parts: list[Part] = []
+    difference = page.report.get("compared") or {}
+    changes = 0
+    if difference:
+        of = difference["with"]
+        parts = [note(f"Compared with the report on {of['folder'] or 'an unknown log'}: {of['verdict'] or ''}")]
+    for key, title in (("totals", "Totals"), ("rates", "Rates"), ("latencies", "Latencies")) if difference else ():
         rows = [{**row, "change": per_cent(row)} for row in difference[key]]
-        parts += [heading(title), table(rows, title, page.limit) if rows else note("no difference")]
-    changes = sum(len(difference[key]) for key in ("totals", "rates", "latencies"))
+        changes += len(rows)
+        parts += [heading(title), *(table(rows, title, page.limit) or [note("no difference")])]
     return Section("compared", "Compared with an earlier run", ODD - 1, f"{count(changes, 'figure')} changed", parts)
 
 
@@ -406,9 +350,7 @@ def per_cent(row: Values) -> str:
     return "new" if row["before"] is None else "gone" if row["after"] is None else "from 0"
 
 
-MAKERS: tuple[Make, ...] = (
-    *(imbalances, log_quality, restarts, queues),
-    of_table("unroutable", "Unroutable", unroutable),
-    of_table("given_up", "Expired, dropped and dead-lettered", given_up),
-    *(redelivered, links, consumers, brokers, compared, rates, message_flow, latency, keys),
+MAKERS = (
+    *(imbalances, log_quality, restarts, queues, unroutable, given_up, redelivered, links, consumers, brokers),
+    *(compared, rates, message_flow, latency, keys),
 )

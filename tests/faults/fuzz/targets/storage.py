@@ -33,7 +33,7 @@ from warren.broker.core.node.node import Node
 from warren.broker.storage import log_records
 from warren.broker.storage.errors import StorageFault
 from warren.broker.storage.journal import Journal
-from warren.broker.storage.metadata import LISTS, Metadata
+from warren.broker.storage.metadata import KINDS, Metadata
 from warren.broker.storage.sqlite_metadata import SQLiteMetadata
 from warren.plugins.message_log.analysis.input import Manifests
 from warren.plugins.message_log.export.manifest import Manifest
@@ -225,7 +225,7 @@ def load_metadata(data: bytes, turn: Turn) -> None:
 
 def change_cells(path: Path, data: bytes) -> None:
     """Set a cell of all records of a kind. Each change has a kind, a column and a value."""
-    kinds, columns = list(LISTS.values()), ("position", "vhost", "kind", "key", "record", "crc")
+    kinds, columns = list(KINDS), ("position", "vhost", "kind", "key", "record", "crc")
     connection = sqlite3.connect(path, isolation_level=None)
     for at in range(0, len(data) - 2, 3):
         column = columns[data[at + 1] % len(columns)]

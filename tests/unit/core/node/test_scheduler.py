@@ -1,11 +1,13 @@
 """Jobs: those that append messages wait while the journal is behind; unfinished publishes of a user are limited."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.support.clock import FakeClock
 from tests.support.queues import message
 from tests.support.session import SlowJournal
-from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, TURN_COST, Job, Scheduler
+from warren.broker.core.jobs.scheduler import LONG_COST, PUMP_COST, PUMP_LIMIT, SUSPENDED, TURN_COST, Job, Scheduler
 from warren.broker.core.jobs.unfinished_publishes import JOB_BYTES, LIMIT_BYTES, WOKEN, UnfinishedPublishes
 from warren.broker.core.messages.clock import Timer
 from warren.broker.core.messages.journal_port import DISK_FULL, Commit
@@ -102,6 +104,22 @@ def test_waiting_jobs_go_on_in_turn(jobs: Jobs) -> None:
         done += steps
         jobs.commit()
     assert done == [f"{name}{step}" for step in range(STEPS) for name in "abc"]
+
+
+def test_a_job_that_is_resumed_goes_on_behind_those_that_waited_for_a_turn(jobs: Jobs) -> None:
+    resumes: list[Callable[[], None]] = []
+
+    def suspended() -> Job:
+        resumes.append(jobs.scheduler.suspend())
+        yield SUSPENDED
+        yield from jobs.job("s")
+
+    jobs.scheduler.start("suspended", suspended())
+    for name in "ab":
+        jobs.scheduler.start(name, jobs.job(name))
+    assert len(resumes) == 1
+    resumes[0]()
+    assert jobs.turns() == ["a0", "a1", "b0", "s0", "a2", "b1", "s1", "b2", "s2"]
 
 
 def test_a_job_that_is_finished_at_once_does_not_wait(jobs: Jobs) -> None:

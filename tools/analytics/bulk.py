@@ -1,6 +1,6 @@
 """A long log, made from columns: messages that are published, enqueued, confirmed, delivered and acknowledged.
 
-    python -m tests.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000] [--backlog 0]
+    python -m tools.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000] [--backlog 0]
 
 100 million events take a few minutes and 1 GB. There is a snapshot of all queues every 10 s. The messages of the
 backlog are not delivered, and have three events in place of five.
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tests.analytics.log import START, arrow_schema, listed, save_state
+from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
-
-from .log import START, arrow_schema, listed
 
 EVENTS = (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK)
 UNDELIVERED = 3  # the number of the first events, which messages that stay have
@@ -64,6 +64,7 @@ def write(folder: Path, events: int, names: Names = FEW) -> int:
     for number, first in enumerate(range(0, last_snapshot(messages) + 1, SNAPSHOTS_PER_FILE)):
         until = min(first + SNAPSHOTS_PER_FILE, last_snapshot(messages) + 1)
         put(folder, schema.QUEUE_STATS, snapshots(np.arange(first, until), messages, entered, stayed, names), number)
+    save_state(folder, NODE, BootEnd(BOOT, names.row(messages), 1, ended=True))
     return messages
 
 
