@@ -192,7 +192,7 @@ class PlainConnection(aio_pika.Connection):
 def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
     """Return the response of connection.start-ok; EXTERNAL and ANONYMOUS have an empty one."""
     user = (endpoint.user or "").encode("utf-8", "surrogateescape")
-    password = (endpoint.password.hidden if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
+    password = (endpoint.password.reveal() if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
     if mechanism == "PLAIN":
         return b"\0" + user + b"\0" + password
     if mechanism == "AMQPLAIN":

@@ -142,7 +142,7 @@ class VHostPreview:
             )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
