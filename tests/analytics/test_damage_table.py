@@ -605,6 +605,7 @@ HOSTILE = [
     *[(schema.EVENTS, name, ABSENT) for name in ("msg_seq", "node")],
     *[(schema.EVENTS, name, type) for name, type in (("msg_seq", pa.float64()), ("row", pa.string()))],
     *[(schema.EVENTS, name, value) for name, value in (("event", pa.int64()), ("vhost", None), ("queue", b"\xff"))],
+    *[(schema.EVENTS, key, b"9" * 5000) for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)],
 ]
 
 
@@ -624,11 +625,12 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     type = value if is_type else pa.string() if isinstance(value, bytes) else rows.schema.field(place).type
     if value is ABSENT:
         rows = rows.drop_columns(column)
-    else:
+    elif place >= 0:
         values = [None if is_type else value] * rows.num_rows
         made = pa.array(values).view(type) if isinstance(value, bytes) else pa.array(values, type)
         rows = rows.set_column(place, pa.field(column, type), made)
     about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
+    about |= {column.encode(): value} if place < 0 else {}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)
     values = report.make_report(InProcess(), ledger).values

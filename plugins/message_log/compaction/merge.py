@@ -26,13 +26,14 @@ from ..export.boot_files import describe_file
 from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import fits, is_known
+from ..file_format.arrow_schema import fits, is_known, number_in
 
 GRACE = timedelta(hours=1)  # after the end of an hour, in which a writer may still finish files of it
 FILE_BYTES = 128 << 20  # the maximum in a merged file
 FILE_ROWS = 2_000_000  # the maximum in a merged file, because all are in memory together
 GROUP_ROWS = 1 << 18  # of a row group, which is sorted by queue; groups follow each other in the order of rows
 LOCK = ".compact.lock"
+NUMBERS = ((schema.LOST_KEY, 0), (schema.FILE_AGE_KEY, MessageLogExport().file_age_s))  # of a footer, with defaults
 
 _BY_ROW = [("row", "ascending")]
 _ORDER = {schema.EVENTS: _BY_ROW, schema.METRICS: [("mono_ns", "ascending")], schema.QUEUE_STATS: _BY_ROW}
@@ -49,8 +50,7 @@ class SmallFile:
     path: Path
     name: schema.PartName
     size: int  # bytes
-    rows: int
-    metadata: Mapping[bytes, bytes]
+    footer: pq.FileMetaData
 
 
 class Result(NamedTuple):
@@ -117,7 +117,7 @@ def small_files(folder: Path, table: str, place: Path, refused: list[Path]) -> l
         if name is None or footer is None:
             refused.append(path)
         elif status.st_size <= FILE_BYTES // 2:
-            files.append(SmallFile(path, name, status.st_size, footer.num_rows, dict(footer.metadata)))
+            files.append(SmallFile(path, name, status.st_size, footer))
     return files
 
 
@@ -128,8 +128,8 @@ def footer_of(table: str, path: Path) -> pq.FileMetaData | None:
         sound = is_known(footer) and fits(table, footer) and has_dictionaries(table, footer)
     except (pa.ArrowException, OSError):
         return None
-    numbers = [(footer.metadata or {}).get(key.encode(), b"0") for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)]
-    return footer if sound and footer.num_rows and all(number.isdigit() for number in numbers) else None
+    sound &= footer.num_rows > 0 and all(number_in(footer, *number) is not None for number in NUMBERS)
+    return footer if sound else None
 
 
 def has_dictionaries(table: str, footer: pq.FileMetaData) -> bool:
@@ -147,7 +147,7 @@ def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
         for file in of_boot:
             if group and (
                 sum(each.size for each in group) + file.size > FILE_BYTES
-                or sum(each.rows for each in group) + file.rows > FILE_ROWS
+                or sum(each.footer.num_rows for each in group) + file.footer.num_rows > FILE_ROWS
             ):
                 if len(group) > 1:
                     yield group
@@ -180,9 +180,8 @@ def joined(table: str, read: Mapping[SmallFile, pa.Table], refused: list[Path]) 
 
 def merge(folder: Path, table: str, files: list[SmallFile], whole: pa.Table) -> None:
     """Replace files by one with all their rows. Raises OSError."""
-    lost = max(int(file.metadata.get(schema.LOST_KEY.encode(), b"0")) for file in files)
-    age_s = int(files[-1].metadata.get(schema.FILE_AGE_KEY.encode(), str(MessageLogExport().file_age_s)))
-    kept = {key: value for key, value in files[-1].metadata.items() if key != b"ARROW:schema"}
+    lost, age_s = (max(number_in(file.footer, *number) or 0 for file in files) for number in NUMBERS)
+    kept = {key: value for key, value in files[-1].footer.metadata.items() if key != b"ARROW:schema"}
     target = whole.schema.with_metadata(kept)
     first_us = pc.min(whole["ts_us"]).cast(pa.int64()).as_py()
     name = str(files[0].name._replace(last=files[-1].name.last))
