@@ -152,6 +152,15 @@ def replace_others(folder: Path) -> None:
     (folder / "manifest" / "compacted-0.jsonl").write_bytes(line + b"\n")
 
 
+def remove_other(folder: Path) -> None:
+    """Remove a file of one node, which the manifest of another one says to be removed."""
+    path = events(folder, "a1")[1]
+    (manifest,) = folder.glob("manifest/*-b1.jsonl")
+    line = msgspec.json.encode({"removed": path.relative_to(folder).as_posix(), "reason": schema.RETENTION})
+    manifest.write_bytes(manifest.read_bytes() + line + b"\n")
+    path.unlink()
+
+
 def cut_newest(folder: Path) -> None:
     """Remove the last file of events and the last snapshots, and all manifests."""
     for table in ("events", "queue_stats"):
@@ -222,6 +231,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         for line in ("{]", '{"rows": -1}', '{"rows": 1e99}', f'{{"bytes": {1 << 63}}}', '{"x": ' + "[" * 10_000)
     },
     "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
+    "a file removed by another node": (remove_other, IMBALANCED, (r"1 file of the export missing",)),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
         *(INCOMPLETE, (r"1 manifest or state file is damaged \(such as a@lab.json",)),

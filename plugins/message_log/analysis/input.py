@@ -90,11 +90,17 @@ class Manifests:
         self.newest[state.node, state.boot.boot_id] = state.boot
 
     def add(self, name: str, text: str) -> None:
-        """Add the lines of one manifest. An incomplete last line is one that is being written."""
-        if compacted.is_manifest(name):
-            self.replaced |= compacted.replacements(text)
-        else:
+        """Add the lines of one manifest. An incomplete last line is one that is being written.
+
+        A writer removes only files of its node, and a compaction those that it replaces.
+        """
+        replaced = compacted.replacements(text) if compacted.is_manifest(name) else {}
+        self.replaced |= replaced
+        removable = {path for paths in replaced.values() for path in paths}
+        node = None
+        if not compacted.is_manifest(name):
             self.boots.setdefault(name.removesuffix(".jsonl"), 0)
+            node = name.rpartition("-")[0]
         for line in text[: text.rfind("\n") + 1].splitlines():
             try:
                 entry = msgspec.json.decode(line, type=Entry)
@@ -102,7 +108,7 @@ class Manifests:
                 if name not in self.damaged:
                     self.damaged.append(name)
                 continue
-            if entry.removed:
+            if entry.removed in removable or schema.boot_key(entry.removed).rpartition("-")[0] == node:
                 self.removed.add(entry.removed)
             elif entry.path and (self.only is None or entry.path in self.only):
                 self.files[entry.path] = entry
