@@ -18,6 +18,7 @@ from warren.plugins.message_log.analysis import report
 from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
+from warren.plugins.message_log.analysis.page.document import document
 from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
@@ -287,33 +288,41 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
     expect(log.folder, INCOMPLETE, r"1 hour of a running broker has no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
-@pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
-def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
-    tmp_path: Path, identities: str, status: str
-) -> None:
+# The messages of a link with equal bodies and no message_id: those taken, repeated and lost, and the sentences.
+EQUAL: dict[str, tuple[int, int, int, str, tuple[str, ...]]] = {
+    "own bodies": (5, 2, 0, BALANCED, ()),
+    "none lost": (5, 0, 0, BALANCED, ()),
+    "some lost": (5, 0, 2, IMBALANCED, (r"balance: 2 messages: taken by the link and not arrived",)),
+    "fewer repeated than lost": (
+        *(5, 1, 3, IMBALANCED),
+        (r"balance: 2 messages: taken by the link and not arrived", r"up to 1 message of a link may be lost"),
+    ),
+    "as many repeated as lost": (5, 1, 1, INCOMPLETE, (r"certain: up to 1 message of a link may be lost",)),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_of_equal_messages_as_many_are_lost_as_did_not_arrive(tmp_path: Path, name: str) -> None:
+    count, repeated, lost, status, sentences = EQUAL[name]
     upstream, downstream = Log(tmp_path / "export", A), Log(tmp_path / "export", B)
     for log in (upstream, downstream):
         log.snapshot(schema.START)
-    taken = {number: upstream.publish(LINK) for number in range(3)}
-
-    def arrive(number: int) -> None:
-        about = {"identity": "equal" if identities == "same" else f"message {number}", "link": LINK, "upstream": "a"}
-        downstream.publish("q", event=schema.FED_IN, **about)
-
-    for number, message in taken.items():
+    for number, message in enumerate([upstream.publish(LINK) for _ in range(count)]):
+        about = {"identity": f"message {number}" if name == "own bodies" else "equal", "link": LINK}
         upstream.deliver(message, LINK)
-        if number == 0:
-            arrive(0)
+        for _ in range((number < repeated) + (number < count - lost)):
+            downstream.publish("q", event=schema.FED_IN, upstream="a", **about)
+        if number < repeated:
             upstream.requeue(message, LINK)  # the link is cut before its acknowledgement
             upstream.deliver(message, LINK, redelivered=True)
-        if number != 2 or identities == "own":
-            arrive(number)
-        identity = "equal" if identities == "same" else f"message {number}"
-        upstream.ack(message, LINK, schema.FED_OUT, identity=identity, link=LINK)
+        upstream.ack(message, LINK, schema.FED_OUT, **about)
     for log in (upstream, downstream):
         log.stop()
-    text = rf"up to 1 message of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
-    expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
+    ledger = expect(tmp_path / "export", status, *sentences)
+    if status == IMBALANCED:
+        values = report.make_report(InProcess(), ledger).values
+        assert [(row["link"], row["message"]) for row in values["lost"]] == [(LINK, "equal")]
+        assert values["rows"]["lost"] == lost - repeated
 
 
 # Legal histories
@@ -563,6 +572,19 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
     assert [tuple(getattr(row, name) for name in names) for row in ledger.durability] == [counts] * bool(counts)
     if status == BALANCED:
         assert ledger.verdict.reasons == []
+
+
+def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    restarted(tmp_path / "export", STOP, MESSAGES - 3)
+    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    assert [(row["queue"], row["message"], row["message_id"]) for row in values["lost"]] == [
+        ("q", f"a1/{number + 1}", f"m{number}") for number in range(5, MESSAGES + 5)
+    ]
+    assert {(row["lost"], row["among"]) for row in values["lost"]} == {(3, MESSAGES)}
+    monkeypatch.setattr("warren.plugins.message_log.analysis.ledger.LISTED", 7)
+    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    assert (len(values["lost"]), values["rows"]["lost"]) == (7, MESSAGES)
+    assert f"warren trace a1/6 --input {tmp_path / 'export'}" in document(values)
 
 
 # Files that no broker writes

@@ -422,13 +422,19 @@ def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> 
 
 def test_the_last_lines_of_the_command_are_both_headlines() -> None:
     well = {"status": "well", "sentence": "Nothing is wrong now."}
-    report = {"verdict": "Nothing is missing.", "health": well, "wrong_now": [], "rows": {"wrong_now": 0}}
+    report = {"verdict": "Nothing is missing.", "health": well, "wrong_now": [], "rows": {"wrong_now": 0}, "lost": []}
     assert list(headlines(report)) == ["Nothing is wrong now.", "Nothing is missing."]
     wrong = [{"line": f"q{number}: stuck", "message": f"b1/{number}" if number else None} for number in range(12)]
-    report |= {"wrong_now": wrong, "rows": {"wrong_now": 12}, "input": {"folder": "/a log"}}
+    report |= {
+        "wrong_now": wrong,
+        "rows": {"wrong_now": 12},
+        "input": {"folder": "/a log"},
+        "lost": [{"message": "b1/7"}],
+    }
     lines = list(headlines(report))
     assert lines[:2] == ["wrong now: q0: stuck", "wrong now: q1: stuck: warren trace b1/1 --input '/a log'"]
-    assert lines[-2:] == ["wrong now: 2 more, in report.json", "Nothing is missing."] and len(lines) == 12
+    assert lines[-3::2] == ["wrong now: 2 more, in report.json", "Nothing is missing."] and len(lines) == 13
+    assert lines[-2] == "lost, for example: warren trace b1/7 --input '/a log'"
 
 
 @pytest.mark.parametrize(
