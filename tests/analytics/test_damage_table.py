@@ -186,6 +186,10 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         removal("events/*/*/part-*-a1-000001.parquet"),
         *(IMBALANCED, (MISSING, r"\d other imbalances? may be a conseq")),
     ),
+    "the first file of a boot deleted, and all manifests": (
+        removal("events/*/*/part-*-b1-000000.parquet", "manifest"),
+        *(IMBALANCED, (r"balance: \d+ records missing from the log \(b@lab b1\)",)),
+    ),
     "a file truncated": (truncate, IMBALANCED, (CHANGED, UNREADABLE)),
     "a page damaged": (flip, IMBALANCED, (CHANGED, UNREADABLE)),
     "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
