@@ -12,12 +12,12 @@ from ..file_format import schema
 from ..file_format.schema import ACK, DELIVER, FED_OUT
 from .boots import micros
 from .crossings import LinkCount
-from .facts import Facts, Values, keyed, quantile_table
+from .facts import Facts, Values, keyed
 from .health import Queue, Trend, queue_of
 from .reduction import HELD, WEIGHT
 from .snapshots import CONSUMED, MILLIONTHS
 from .timeline import ENDLESS, p99_bound
-from .traffic import QUEUE, THOUSANDTHS, estimate
+from .traffic import QUEUE, THOUSANDTHS, estimate, quantiles
 
 DIGITS = {"consumers": 3, "prefetch": 3, "utilisation": 4, "unacked": 3, "ready": 3}  # of means
 COUNTED = (
@@ -81,10 +81,7 @@ def consumers(snapshots: Facts, kinds: list[Values], latency: list[Values]) -> l
 
 def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values]) -> list[Values]:
     """Return one row for each link: its messages, its lag by the clocks of both brokers, its starts and failures."""
-    quantiles = {
-        (row["link"], row["upstream_node"]): row
-        for row in quantile_table(lags, ["link", "upstream_node"], THOUSANDTHS).to_pylist()
-    }
+    of_lags = {(row["link"], row["upstream_node"]): row for row in quantiles(lags, ("link", "upstream_node"))}
     of_links = [row | {"link": dict(row["labels"] or ()).get("link")} for row in readings if row["name"] in FLAPS]
     flaps: Counter[tuple[Any, ...]] = Counter()
     for (node, _, link, name), rows in keyed(of_links, "node", "boot_id", "link", "name").items():
@@ -92,7 +89,7 @@ def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values
     found = []
     for each in counts:
         seconds = ((each.last_arrival_us or 0) - (each.first_arrival_us or 0)) / 1e6
-        lag = quantiles.get((each.link, each.upstream_node), {})
+        lag = of_lags.get((each.link, each.upstream_node), {})
         row = {name: getattr(each, name) for name in ("link", "upstream_node", "node", "vhost", "upstream")}
         row |= {name: getattr(each, name) for name in ("taken", "arrived", "discarded", "duplicates")}
         row["missing"] = each.missing if each.arrived else None
