@@ -66,9 +66,9 @@ ORDINARY: dict[str, tuple[int, int, Callable[[Log, int], object]]] = {
         *(12, 0),
         lambda log, step: log.publish(exchange="", routing_key=f"amq.gen-{step}"),
     ),
-    "a client that gets messages from time to time": (
-        *(30, 0),
-        lambda log, step: [log.consumers.update({QUEUE: 0}), publish(log, 5), consume(log, 5)],
+    "a client that gets messages every minute": (
+        *(30, 25),
+        lambda log, step: [log.consumers.update({QUEUE: 0}), consume(log, 0 if step % 6 else 30), publish(log, 5)],
     ),
 }
 
@@ -101,6 +101,14 @@ def idle_night(log: Log) -> None:
     for number in list(log.ready[QUEUE]):
         log.deliver(number, QUEUE)
     run(log, 60)
+
+
+def deleted_queue(log: Log) -> None:
+    """Messages wait in a queue without consumers, which is deleted."""
+    log.consumers["gone"] = 0
+    run(log, 6, lambda step: publish(log, 5, "gone"))
+    del log.ready["gone"], log.unacked["gone"]
+    run(log, 3)
 
 
 def redelivered_before(log: Log) -> None:
@@ -242,17 +250,9 @@ def sampled(log: Log) -> None:
     assert log.ready[QUEUE] and log.unacked[QUEUE]
 
 
-LONG = (long_jobs, first_long_job, long_job_among_short_ones)
 HISTORIES = (
-    idle_night,
-    redelivered_before,
-    restart,
-    time_to_live,
-    retry_queue,
-    link_restart,
-    *LONG,
-    unattended,
-    sampled,
+    *(idle_night, deleted_queue, redelivered_before, restart, time_to_live, retry_queue, link_restart),
+    *(long_jobs, first_long_job, long_job_among_short_ones, unattended, sampled),
 )
 
 
