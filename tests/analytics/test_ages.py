@@ -32,8 +32,7 @@ def settle(log: Log, number: int, queue: str, **columns: Any) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    log = Log(tmp_path / "log").begin()
-    return log
+    return Log(tmp_path / "log").begin()
 
 
 def test_the_age_of_a_dead_letter_counts_from_the_first_publish(log: Log, tmp_path: Path) -> None:

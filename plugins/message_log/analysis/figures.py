@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise, zip_longest
+from statistics import linear_regression
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
@@ -109,9 +109,8 @@ def churn(readings: list[Values]) -> list[Values]:
         if name in COUNTED:
             count = int(sum(boot[-1]["value"] - boot[0]["value"] for boot in boots))
             hours = sum(at_us(boot[-1]) - at_us(boot[0]) for boot in boots) / 3.6e9
-            rows.append(
-                {"node": node, "name": name, "count": count, "per_hour": round(count / hours, 3) if hours else None}
-            )
+            per_hour = round(count / hours, 3) if hours else None
+            rows.append({"node": node, "name": name, "count": count, "per_hour": per_hour})
         elif name in (schema.CONNECTIONS, schema.CHANNELS):
             rows.append({"node": node, "name": name, "now": int(max(of_name, key=at_us)["value"])})
     return rows
@@ -136,15 +135,11 @@ def capacity(readings: list[Values], handled: Handled) -> list[Values]:
                 row[f"{what}_bytes"] = int(now) if now < ENDLESS else None
         for name in HISTOGRAMS:
             last = [max(some, key=at_us)["buckets"] for some in keyed(named.get((name,), []), "boot_id").values()]
-            row[f"{name}_p99"] = p99_bound(added(buckets for buckets in last if buckets))
+            row[f"{name}_p99"] = p99_bound([sum(counts) for counts in zip_longest(*filter(None, last), fillvalue=0)])
         row |= cost(named.get((schema.CPU_S,), []), handled)
         if any(value is not None for name, value in row.items() if name != "node"):
             rows.append(row)
     return rows
-
-
-def added(histograms: Iterable[list[int]]) -> list[int]:
-    return [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)]
 
 
 def handled_by_second(handled: pa.Table) -> Handled:
@@ -168,12 +163,11 @@ def cost(readings: list[Values], handled: Handled) -> Values:
                 points.append((count, after["value"] - before["value"], end - begin))
     if not points:
         return {}
-    count, cpu, length = np.array(points, "f8").T
-    varied = len(points) > 1 and float(np.var(count)) > 0
-    per_message = float(np.cov(count, cpu, bias=True)[0, 1] / np.var(count)) if varied else None
+    counts, times, _ = zip(*points, strict=True)
+    per_message = linear_regression(counts, times).slope if len(set(counts)) > 1 else None
     return {
-        "peak_messages_per_s": round(float((count / length).max()), 3),
-        "peak_cpu": round(float((cpu / length).max()), 4),
+        "peak_messages_per_s": round(max(count / length for count, _, length in points), 3),
+        "peak_cpu": round(max(cpu / length for _, cpu, length in points), 4),
         "cpu_us_per_message": None if per_message is None else round(per_message * 1e6, 3),
         "messages_per_s_at_one_cpu": round(1 / per_message, 0) if per_message is not None and per_message > 0 else None,
     }
