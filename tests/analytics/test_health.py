@@ -66,9 +66,9 @@ ORDINARY: dict[str, tuple[int, int, Callable[[Log, int], object]]] = {
         *(12, 0),
         lambda log, step: log.publish(exchange="", routing_key=f"amq.gen-{step}"),
     ),
-    "a client that gets messages from time to time": (
-        *(30, 0),
-        lambda log, step: [log.consumers.update({QUEUE: 0}), publish(log, 5), consume(log, 5)],
+    "a client that gets messages every minute": (
+        *(30, 25),
+        lambda log, step: [log.consumers.update({QUEUE: 0}), consume(log, 0 if step % 6 else 30), publish(log, 5)],
     ),
 }
 
@@ -103,6 +103,14 @@ def idle_night(log: Log) -> None:
     run(log, 60)
 
 
+def deleted_queue(log: Log) -> None:
+    """Messages wait in a queue without consumers, which is deleted."""
+    log.consumers["gone"] = 0
+    run(log, 6, lambda step: publish(log, 5, "gone"))
+    del log.ready["gone"], log.unacked["gone"]
+    run(log, 3)
+
+
 def redelivered_before(log: Log) -> None:
     """A message that came back several times, and that a consumer holds since then."""
     number = log.publish(QUEUE)
@@ -118,8 +126,7 @@ def restart(log: Log) -> Log:
     publish(log, 40)
     log.consumers[QUEUE] = 0
     log.stop()
-    again = Log(log.folder, boot_id="b2", start=START + timedelta(minutes=5))
-    again.follow(log)
+    again = Log(log.folder, boot_id="b2", start=START + timedelta(minutes=5)).follow(log)
     again.recovered(QUEUE, 40)
     again.consumers[QUEUE] = 0
     again.snapshot(schema.START)
@@ -242,17 +249,9 @@ def sampled(log: Log) -> None:
     assert log.ready[QUEUE] and log.unacked[QUEUE]
 
 
-LONG = (long_jobs, first_long_job, long_job_among_short_ones)
 HISTORIES = (
-    idle_night,
-    redelivered_before,
-    restart,
-    time_to_live,
-    retry_queue,
-    link_restart,
-    *LONG,
-    unattended,
-    sampled,
+    *(idle_night, deleted_queue, redelivered_before, restart, time_to_live, retry_queue, link_restart),
+    *(long_jobs, first_long_job, long_job_among_short_ones, unattended, sampled),
 )
 
 
@@ -481,8 +480,7 @@ def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path:
     run(log, 2)
     consume(log, 3)
     log.write()
-    again = Log(tmp_path / "log", boot_id="b2", start=START + timedelta(minutes=1))
-    again.follow(log)
+    again = Log(tmp_path / "log", boot_id="b2", start=START + timedelta(minutes=1)).follow(log)
     again.recovered(QUEUE, 2)
     again.snapshot(schema.START)
     again.write()
@@ -494,8 +492,7 @@ def test_times_are_of_the_newest_boot(tmp_path: Path) -> None:
     first = started(tmp_path, QUEUE)
     run(first, 10, lambda step: slow(first, 9))
     first.stop()
-    again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC))
-    again.follow(first)
+    again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC)).follow(first)
     again.recovered(QUEUE, len(first.ready[QUEUE]))
     again.snapshot(schema.START)
     run(again, 10, lambda step: stuck(again, step + 5))

@@ -38,7 +38,7 @@ from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
 from .selection import ALL, COLUMNS, Selection
-from .traffic import end_to_end, latency, throughput
+from .traffic import END_TO_END, STAGE, quantiles, throughput
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
 OPEN = ("journeys", "messages", "arrivals", "crossings")  # facts with a row for each message
@@ -541,7 +541,7 @@ def times_of(slices: Slices, number: int) -> tuple[list[Values], list[Values]]:
     paths = [part_path(each, "ages") for each in range(slices.whole)]
     found += [load_apart(slices.place, path, HISTOGRAMS, number) for path in paths]
     merged = merge(found, {name: FACTS[name] for name in HISTOGRAMS})
-    return latency(merged["latencies"]), end_to_end(merged["ages"])
+    return quantiles(merged["latencies"], STAGE), quantiles(merged["ages"], END_TO_END)
 
 
 def impossible_of(

@@ -26,7 +26,7 @@ from .queues import VANISHED
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Lengths, Steps, by_step, lengths_by_step, merge_lengths, timeline
-from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED
+from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED, STAGE
 from .verdict import AT_RISK, BALANCED, MISSING, NOT_ARRIVED, NOT_KEPT
 
 SCHEMA = 1  # of report.json
@@ -41,7 +41,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
     "lost": (*QUEUE, "link", "boot_id", "msg_seq", "identity"),
     "throughput": ("-messages", *SCOPED, "grain"),
-    "latency": ("-p99_us", *QUEUE, "stage"),
+    "latency": ("-p99_us", *STAGE),
     "end_to_end": ("-p99_us", *END_TO_END),
     "slowest": ("-age_us", *QUEUE, "boot_id", "msg_seq"),
     "backlog": ("-peak", *QUEUE),
