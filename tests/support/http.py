@@ -3,6 +3,8 @@
 `HTTPClient` does the first, `Api` the second; both return a `Response`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import dataclasses
@@ -10,17 +12,33 @@ import gzip
 import http.client
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
+
+from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.asgi import Incoming
+from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
 
 from .in_process import InProcessPeer, new_host
 
 PATIENCE_S = 60.0
+
+
+@asynccontextmanager
+async def serving(api: Api, served: str | Callable[[], ASGIApp], **keys: Any) -> AsyncIterator[int]:
+    """Serve a text or an application at a port of this machine, which is returned; `keys` are those of the listener."""
+    make = served if callable(served) else lambda: PlainTextResponse(served)
+    listeners, nowhere = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", make)), HTTPListener()
+    await listeners.open(HTTPListener(port=0, **keys), nowhere, SSLOptions(), nowhere)
+    (listening,) = api.host.listening()
+    yield listening.port
+    await listeners.close()
 
 
 class Response:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -48,16 +49,21 @@ def losses(api: Api) -> dict[str, Change]:
 
 
 def asked(web: HTTPAPI, method: str, path: str, body: object, user: str, change: Change,
-          begun: Callable[[], bool] = lambda: True, turns: int = TURNS) -> Response:  # fmt: skip
-    """Return the answer to a request during which something changes, after `begun` and some turns of the loop."""
+          begun: Callable[[], bool] = lambda: True, turns: int = TURNS,
+          held: AbstractAsyncContextManager[Any] | None = None) -> Response:  # fmt: skip
+    """Return the answer to a request during which something changes, after `begun` and some turns of the loop.
+
+    Until then a lock may be `held`.
+    """
 
     async def visit() -> Response:
-        asking = asyncio.ensure_future(call_application(web, *asgi_scope(method, path, body, user=user)))
-        await until_async(begun, every_s=0)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        assert not asking.done()
-        change()
+        async with held or nullcontext():
+            asking = asyncio.ensure_future(call_application(web, *asgi_scope(method, path, body, user=user)))
+            await until_async(begun, every_s=0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert not asking.done()
+            change()
         return await asking
 
     return asyncio.run(visit())
@@ -105,18 +111,7 @@ def test_a_user_that_becomes_protected_is_not_changed(api: Api, web_of: HTTPAPI,
 
 def behind_another(api: Api, web: HTTPAPI, body: object, change: Change) -> Response:
     """Return the answer to an import of guest that waits behind another one."""
-
-    async def visit() -> Response:
-        imports = api.host.imports
-        async with imports._lock:
-            asking = asyncio.ensure_future(call_application(web, *asgi_scope("POST", "/definitions", body)))
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            assert not asking.done()
-            change()
-        return await asking
-
-    return asyncio.run(visit())
+    return asked(web, "POST", "/definitions", body, "guest", change, held=api.host.imports._lock)
 
 
 def test_an_import_does_not_change_a_user_that_becomes_protected(api: Api, web_of: HTTPAPI) -> None:
