@@ -63,7 +63,7 @@ class Analyze(Command):
         parser.add_argument(
             "--master", metavar="URL", type=master, help="a Spark cluster; default: all cores of this machine"
         )
-        about = "memory of the driver's Java, such as 2g; default: 1 GiB"
+        about = "memory of the driver's Java, such as 2g; default: 640m"
         parser.add_argument("--driver-memory", metavar="SIZE", type=memory, help=about)
         for name, about in (("--since", "analyse only what happened from"), ("--until", "only what happened before")):
             about += " TIME: ISO 8601 in UTC, or a time ago such as 90m, 6h, 2d"

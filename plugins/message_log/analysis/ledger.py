@@ -58,8 +58,8 @@ SUMMARY: dict[str, Fact] = {
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 KEYS = 10_000  # routing keys of an exchange in a slice that have counts of their own
 LISTED = 1_000  # messages of a slice that are listed
-ROWS_AT_ONCE = 1 << 19  # of a file
-TASK_BYTES = 24 << 20  # of files that are reduced in one task, whose facts it holds
+ROWS_AT_ONCE = 1 << 18  # of a file
+TASK_BYTES = 16 << 20  # of files that are reduced in one task, whose facts it holds
 NOT_REDUCED = ("message_id", "headers")  # columns
 
 
