@@ -106,6 +106,23 @@ def test_a_user_that_becomes_protected_is_not_changed(api: Api, web_of: HTTPAPI,
     assert users.find("other").tags == ("protected",)
 
 
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("PUT", "/queues/%2F/new", {}), ("PUT", "/exchanges/%2F/new", {"type": "fanout"}),
+    ("DELETE", "/queues/%2F/q", None),
+])  # fmt: skip
+def test_a_former_user_changes_nothing_after_a_wait(
+    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: object
+) -> None:
+    vhost = worker.peer.node.vhosts["/"]
+    queue = vhost.queues["q"]
+    waiting: list[Change] = [lambda: worker.peer.node.users.delete("worker"), queue.resume]
+    monkeypatch.setattr(vhost, "unbinding_jobs", {("queue", "new"): None, ("exchange", "new"): None})
+    monkeypatch.setattr(vhost, "when_unbound", lambda kind, name, call: waiting.append(call))
+    queue.pause()
+    assert asked(web_of, method, path, body, "worker", lambda: [call() for call in waiting]).status == 401
+    assert "new" not in vhost.queues and "new" not in vhost.exchanges and "q" in vhost.queues
+
+
 # Imports
 
 
