@@ -45,6 +45,7 @@ def losses(api: Api) -> dict[str, Change]:
         "user": lambda: users.delete("worker"),
         "tag": lambda: set_tags(api.peer.node.users, "worker", ()),
         "permission": lambda: users.clear_permission("worker", "/"),
+        "write": lambda: users.set_permission("worker", "/", ".*", "", ".*"),
     }
 
 
@@ -221,8 +222,10 @@ def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: st
         assert answer.status == 404
 
 
-@pytest.mark.parametrize("loses", ["user", "tag", "permission"])
-def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("loses", "problem"), [
+    ("user", GONE[2]), ("tag", NO_TAG[2]), ("permission", NO_VHOST[2]), ("write", "write access to exchange"),
+])  # fmt: skip
+def test_a_move_without_the_right_ends(worker: Api, loses: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
     worker.publish("q", "1", "2", "3")
     step = Move.step
@@ -234,25 +237,8 @@ def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pyt
 
     monkeypatch.setattr(Move, "step", one_step)
     body = {"destination": {"queue": "other"}, "count": 3}
-    answer = worker.post("/warren/queues/%2F/q/move", body, user="worker")
-    reasons = {"user": GONE, "tag": NO_TAG, "permission": NO_VHOST}
-    assert answer.json == {"moved": 1, "messages_ready": 2, "problem": reasons[loses][2]}
-
-
-def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker.put("/queues/%2F/other")
-    worker.publish("q", "1", "2")
-    step = Move.step
-
-    def one_step(self: Move, limit: int) -> MoveStep:
-        result = step(self, 1)
-        worker.peer.node.users.set_permission("worker", "/", ".*", "", ".*")
-        return result
-
-    monkeypatch.setattr(Move, "step", one_step)
-    body = {"destination": {"queue": "other"}, "count": 2}
     answer = worker.post("/warren/queues/%2F/q/move", body, user="worker").json
-    assert answer["moved"] == 1 and "write access to exchange" in answer["problem"]
+    assert (answer["moved"], answer["messages_ready"]) == (1, 2) and problem in answer["problem"]
 
 
 # Work in slices
