@@ -24,6 +24,7 @@ from warren.plugins.http.asgi import Incoming
 from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
+from warren.plugins.management.stats.sampler import Sampler
 
 from .in_process import InProcessPeer, new_host
 
@@ -240,6 +241,12 @@ class Api(Requests):
         self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []
         self.application = application(self.host, self.state)
+
+    def sample(self) -> None:
+        """Take a sample of all counters."""
+        more, watermarks = self.state.more_samples, self.state.watermarks
+        sampler = Sampler(self.host.node, self.state.samples, self.host.connections, more=more, watermarks=watermarks)
+        list(sampler.sample_all(self.peer.clock.now_ms()))
 
     def while_waiting(self, change: Callable[[], object]) -> None:
         """Call this once, while the body of the next request that has one is awaited."""
