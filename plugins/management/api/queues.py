@@ -262,9 +262,8 @@ async def put_queue(request: Request, body: Declaration) -> Response[None]:
     await request.wait(unbound(request.path_vhost(), Queue.kind, name))
     with request.acting():
         existed = name in request.path_vhost().queues
-        request.channel().declare_queue(
-            name, durable=body.durable, auto_delete=body.auto_delete, arguments=table_of(body.arguments)
-        )
+        channel, arguments = request.channel(), table_of(body.arguments)
+        channel.declare_queue(name, durable=body.durable, auto_delete=body.auto_delete, arguments=arguments)
     return put(existed)
 
 
