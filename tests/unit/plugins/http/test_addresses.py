@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -18,13 +17,6 @@ PATIENCE_S = 60
 OPTION = "--greet HOST:PORT"
 NOWHERE = HTTPListener()
 NO_TLS = SSLOptions()
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
 
 
 def listeners_of(api: Api) -> HTTPListeners:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Iterator
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -21,13 +20,6 @@ PATIENCE_S = 20
 NOWHERE = HTTPListener()
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LONG = "x" * (32 << 20)  # more than the buffers of both sockets
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
 
 
 async def opened(api: Api, text: str, request_timeout: int = 5_000) -> tuple[HTTPListeners, int]:

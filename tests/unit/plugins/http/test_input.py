@@ -1,7 +1,7 @@
 """Long input of HTTP clients: heads, and bodies of requests that are refused before their end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -22,13 +22,6 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 PUT = b"PUT / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = PUT + b"Transfer-Encoding: chunked\r\n\r\n"
 Dialogue = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
 
 
 def talk(api: Api, dialogue: Dialogue) -> list[dict[str, Any]]:
