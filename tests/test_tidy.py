@@ -46,7 +46,7 @@ STARTS: dict[str, str] = {
     "broker/storage/postgresql/ownership.py::Beats.start": "short calls; a failure shows in the next transaction",
     "broker/storage/postgresql/database.py::PostgreSQL._replaced": "one call; a failure shows in the next read",
     "broker/app/standby.py::Standby._acquire": "a call in a thread, awaited",
-    "broker/runtime/password_hashing.py::ThreadHashing.__post_init__": "short calls; the loop reads results",
+    "broker/runtime/password_hashing.py::ThreadHashing.__post_init__": "a thread of short calls; the loop reads them",
     "broker/runtime/password_hashing.py::ThreadHashing._run": "a call in that thread; its end is told to who asked",
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.run": "the supervisor itself",

@@ -30,7 +30,10 @@ class Store:
     """Durable storage of a node: its journal, its metadata, and the contents of both at the start."""
 
     def __init__(self, config: Config, remote: PostgreSQLStore | None = None) -> None:
-        """Open the data folder, or the owned store, and recover the journal. Raises StorageFault, InUse, OSError."""
+        """Open the store on PostgreSQL, which this broker owns, or the data folder, and recover the journal.
+
+        Raises StorageFault, InUse, OSError.
+        """
         self.journal = Journal()
         self.metadata: Metadata | None = None  # None if nothing is stored
         self.definitions: Definitions | None = None

@@ -58,6 +58,7 @@ class Log:
         found = {"store": 1, "recovered_batch": 0, "settling_batch": 0, "damage": 0}
         self.link: Values = {"retention_days": 14, **found}
         self.transient: set[str] = set()  # queues
+        self.unattended: set[str] = set()  # queues
         self.consumers: dict[str, int] = {}  # by queue, if not 1
         self.recovered_before: dict[str, int] = {}  # by queue, if more than at the start
         self._messages = 0
@@ -188,6 +189,17 @@ class Log:
             {**self._stamp(), "name": name, "value": value, "kind": kind, "labels": {}, **columns}
         )
 
+    def begin(self, *queues: str) -> Log:
+        """Take the snapshot of the start, which has these queues."""
+        self.declare(*queues)
+        self.snapshot(schema.START)
+        return self
+
+    def stop(self, *removed: int) -> list[Path]:
+        """Take the snapshot of the stop, and write all files, as `write`."""
+        self.snapshot(schema.STOP)
+        return self.write(*removed)
+
     def write(self, *removed: int) -> list[Path]:
         """Write files of the new rows, without rows of the log with some numbers. Returns their paths."""
         self.tables[schema.EVENTS] = [row for row in self.tables[schema.EVENTS] if row["row"] not in removed]
@@ -230,6 +242,7 @@ class Log:
             "queue": queue,
             "queue_type": "classic",
             "durable": queue not in self.transient,
+            "unattended": queue in self.unattended,
             "ready": len(self.ready[queue]),
             "unacked": len(self.unacked[queue]),
             "consumers": self.consumers.get(queue, 1),

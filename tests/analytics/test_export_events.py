@@ -214,6 +214,9 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
     ch.declare("short", arguments={"x-max-length": 1, **arguments})
     ch.declare("timed", arguments={"x-message-ttl": 100, **arguments})
     ch.declare("plain", arguments=arguments)
+    ch.declare("refusing", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    unattended = {row["queue"] for row in export.snapshot() if row["unattended"]}
+    assert unattended == {"short", *(["timed"] if dead_letters else [])}
     ch.fill("short", b"1", b"2")
     ch.fill("timed", b"3")
     ch.fill("plain", b"4")

@@ -15,7 +15,7 @@ from warren.plugins.message_log.cli import setting
 def test_settings_of_the_caller_prevail() -> None:
     made = builder("local[1]", "3g", {JAVA_OPTIONS: "-Da=b", "a": "b"}, None)._options
     assert (made[MEMORY], made[JAVA_OPTIONS], made["a"]) == ("3g", "-Da=b", "b")
-    assert builder("local[1]", None, {}, None)._options[MEMORY] == "1024m"
+    assert builder("local[1]", None, {}, None)._options[MEMORY] == "640m"
     assert setting("a=b=c") == ("a", "b=c")
     with pytest.raises(ArgumentTypeError, match="not KEY=VALUE"):
         setting("a")

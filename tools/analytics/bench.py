@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.analytics import bulk
 from tests.support.broker_process import command_line
 
 from ..bench.process import cpu_s, rss_bytes
+from . import bulk
 
 EVERY_S = 0.2
 

@@ -20,11 +20,12 @@ from typing import Any
 
 import pyspark
 
-from tests.analytics import bulk
 from tests.analytics.federated import Federated
 from tests.support.broker_process import command_line
 from tests.support.loop_thread import LoopThread
 from tests.support.polling import until
+
+from . import bulk
 
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 WAIT_S = 60.0

@@ -19,7 +19,7 @@ from ..stats.history import LENGTHS
 from ..stats.rates import Counted
 from ..views import node as node_views
 from ..views.stats import required
-from ..views.vhost import Totals, totals_of
+from .vhosts import Totals, totals_of
 
 
 class ObjectTotals(msgspec.Struct):

@@ -1,1 +1,1 @@
-"""Views: the fields of each kind of object under RabbitMQ's names."""
+"""Views that several kinds of routes have in common: the fields of objects under RabbitMQ's names."""

@@ -26,7 +26,8 @@ from .snapshots import STORE
 DAY_US = 86_400_000_000
 HOUR = timedelta(hours=1)
 LISTED = 200  # hours without a snapshot
-LINK = ("previous_boot", "previous_row", "previous_at", "retention_days", "comparable")  # of the snapshot of a start
+# Columns of the snapshot of a start.
+LINK = ("previous_boot", "previous_row", "previous_at", "exported_boot", "exported_at", "retention_days", "comparable")
 REPLACED, LACKING, DAMAGED = "replaced", "lacking", "damaged"
 FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not name theirs
 SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
@@ -93,6 +94,8 @@ class Boot:
     previous_boot: str | None = None
     previous_row: int | None = None
     previous_at: datetime | None = None
+    exported_boot: str | None = None
+    exported_at: datetime | None = None
     retention_days: int | None = None
     comparable: bool | None = None
     store: int | None = None
@@ -211,6 +214,8 @@ def add_snapshots(boot: Boot, snapshots: list[Values]) -> None:
         if row["kind"] == START:
             for name in (*LINK, *STORE):
                 setattr(boot, name, row[name])
+    if boot.previous_boot is None:  # the state of the node was lost
+        boot.previous_boot, boot.previous_at = boot.exported_boot, boot.exported_at
 
 
 def choose_range(boot: Boot, snapshots: list[Values]) -> None:
@@ -243,9 +248,11 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
         if boot.previous_boot is None and not boot.started and not boot.contested:
             before.next_boot_id = boot.boot_id
     for boot in ordered:
-        previous = by_id.get(boot.previous_boot) if boot.previous_boot is not None else None
-        if boot.previous_boot is not None and previous is None:
-            boot.lacks_previous = not is_excused(boot, ordered, newest_us, known)
+        previous = by_id.get(boot.previous_boot or "")
+        named = [(boot.exported_boot, boot.exported_at)]
+        named += [(boot.previous_boot, boot.previous_at)] if boot.previous_row != 0 else []  # it had no records
+        ends_us = [micros(at or boot.first) for name, at in named if name is not None and name not in by_id]
+        boot.lacks_previous = not all(is_excused(end_us, ordered, newest_us, known) for end_us in ends_us)
         if previous is not None and previous is not boot and not boot.contested:
             previous.next_boot_id = boot.boot_id
             claim(previous, boot.previous_row or 0, known)
@@ -335,11 +342,8 @@ def claim_newest(boot: Boot, end: BootEnd) -> None:
         boot.unwritten = max(end.row - boot.end_row, 0)
 
 
-def is_excused(boot: Boot, boots: list[Boot], newest_us: int, known: Known) -> bool:
-    """Return whether the boot before this one is not here for a reason: removed by its age, or not asked for."""
-    if boot.previous_row == 0:
-        return True  # it had no records
-    ended_us = micros(boot.previous_at) if boot.previous_at is not None else micros(boot.first)
+def is_excused(ended_us: int, boots: list[Boot], newest_us: int, known: Known) -> bool:
+    """Return whether a boot that ended then is not here for a reason: removed by its age, or not asked for."""
     days = [each.retention_days for each in boots if each.retention_days is not None]
     too_old = bool(days) and ended_us // DAY_US < newest_us // DAY_US - min(days)
     return too_old or known.since_us is not None and ended_us < known.since_us

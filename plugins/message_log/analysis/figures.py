@@ -1,6 +1,8 @@
 """The reports of queues, consumers, links and nodes, from snapshots and metrics."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ COUNTED = (
     *(schema.CONNECTIONS_CREATED, schema.CONNECTIONS_CLOSED, schema.CHANNELS_CREATED, schema.CHANNELS_CLOSED),
     *(schema.QUEUES_CREATED, schema.QUEUES_DELETED),
 )
+FLAPS = {schema.LINK_STARTS: "starts", schema.LINK_FAILURES: "failures"}
 HISTOGRAMS = (schema.LOOP_LAG_US, schema.SYNC_US, schema.BATCH_RECORDS)
 
 Handled = dict[tuple[str, str], dict[int, float]]
@@ -49,11 +52,6 @@ def backlog(snapshots: Facts, trends: Mapping[Queue, Trend]) -> list[Values]:
         }
         for queue, row in last.items()
     ]
-
-
-def peaks(snapshots: Facts) -> dict[Queue, int]:
-    """Return the greatest length of each queue."""
-    return {queue_of(row): row["peak"] for row in snapshots["lengths"].to_pylist()}
 
 
 def consumers(snapshots: Facts, kinds: list[Values], latency: list[Values]) -> list[Values]:
@@ -87,12 +85,10 @@ def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values
         (row["link"], row["upstream_node"]): row
         for row in quantile_table(lags, ["link", "upstream_node"], THOUSANDTHS).to_pylist()
     }
-    flaps: dict[tuple[Any, ...], dict[str, int]] = {}
-    for (node, _, link, name), rows in keyed(map(of_link, readings), "node", "boot_id", "link", "name").items():
-        if name in (schema.LINK_STARTS, schema.LINK_FAILURES):
-            short = "starts" if name == schema.LINK_STARTS else "failures"
-            of_node = flaps.setdefault((link, node), {})
-            of_node[short] = of_node.get(short, 0) + int(max(row["value"] for row in rows))
+    of_links = [row | {"link": dict(row["labels"] or ()).get("link")} for row in readings if row["name"] in FLAPS]
+    flaps: Counter[tuple[Any, ...]] = Counter()
+    for (node, _, link, name), rows in keyed(of_links, "node", "boot_id", "link", "name").items():
+        flaps[link, node, FLAPS[name]] += int(max(row["value"] for row in rows))
     found = []
     for each in counts:
         seconds = ((each.last_arrival_us or 0) - (each.first_arrival_us or 0)) / 1e6
@@ -104,14 +100,8 @@ def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values
         row |= {"most_hops": each.most_hops, "negative_lags": each.negative_lags}
         row["mean_hops"] = round(each.hops / each.with_hops, 3) if each.with_hops else None
         row |= {f"lag_{name}": lag.get(name) for name in (*THOUSANDTHS, "max_us")}
-        counted = flaps.get((each.link, each.node), {})
-        found.append(row | {name: counted.get(name) for name in ("starts", "failures")})
+        found.append(row | {short: flaps.get((each.link, each.node, short)) for short in FLAPS.values()})
     return found
-
-
-def of_link(reading: Values) -> Values:
-    """Return a reading with the link that it is about, or None."""
-    return reading | {"link": dict(reading["labels"] or ()).get("link")}
 
 
 def churn(readings: list[Values]) -> list[Values]:
@@ -157,12 +147,7 @@ def capacity(readings: list[Values], handled: Handled) -> list[Values]:
 
 
 def added(histograms: Iterable[list[int]]) -> list[int]:
-    counts: list[int] = []
-    for histogram in histograms:
-        counts += [0] * (len(histogram) - len(counts))
-        for place, count in enumerate(histogram):
-            counts[place] += count
-    return counts
+    return [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)]
 
 
 def handled_by_second(handled: pa.Table) -> Handled:
@@ -179,7 +164,7 @@ def cost(readings: list[Values], handled: Handled) -> Values:
     for boot, of_boot in keyed(readings, "node", "boot_id").items():
         seconds = handled.get((boot[0], boot[1]), {})
         ordered = sorted(of_boot, key=lambda row: int(row["mono_ns"]))
-        for before, after in zip(ordered, ordered[1:], strict=False):
+        for before, after in pairwise(ordered):
             begin, end = at_us(before) // 1_000_000, at_us(after) // 1_000_000
             if end > begin:
                 count = sum(seconds.get(second, 0) for second in range(begin, end))

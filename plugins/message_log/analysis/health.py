@@ -2,7 +2,7 @@
 
 A queue is judged by the snapshots and events of its node's newest boot. Of several causes the first counts:
 
-    no consumer  messages wait, there is no consumer, and none leaves by a limit of the queue or its time to live
+    no consumer  messages wait in a queue that needs a consumer and has none; none leaves by a limit or its time to live
     stuck        consumers hold messages, and settle none for much longer than usual
     blocked      consumers get none of the messages that wait; or a node accepts none, for lack of memory or disk
     poison       a message is delivered again and again
@@ -43,6 +43,7 @@ RECENT_S = 60  # before the end of a boot, in which a message must have been del
 NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
 GOT_S = 120  # without a delivery, if messages of a queue without consumers are fetched (basic.get)
 HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
+TIMEOUT_S = 1800  # the same if none was acknowledged before: the default consumer timeout
 REDELIVERED = 5  # deliveries after the first one that make a message poison
 WAIT_S = 10.0  # for which messages wait in a queue that is slow, at the rate at which they leave it
 WINDOW_S, INTERVALS = 1800, 10  # of the trend of a queue
@@ -186,7 +187,8 @@ class Judge:
             if self.is_newest(row) and event == DELIVER:
                 self.delivered[queue] = last_us
         held = [row for row in latency if row["stage"] == HELD]
-        self.patience_us = {queue_of(row): HELD_TIMES * row["p99_us"] for row in held}
+        self.patience_us = {queue_of(row): max(HELD_TIMES * row["p99_us"], row["max_us"]) for row in held}
+        self.consumed: set[Queue] = set()  # queues that have had consumers
         self.oldest = keyed(facts["oldest"].to_pylist(), "node", "vhost", "queue")
         again = [row for row in facts["again"].to_pylist() if self.is_newest(row)]
         self.again = {queue_of(row): row for row in again if self.is_recent(row, row["last"], RECENT_S)}
@@ -233,6 +235,8 @@ class Judge:
 
         if ready and not consumers:
             since_us, designed_us = latest(turns, "none_ready", "consumed"), self.by_design.get(queue)
+            if state["unattended"] and queue not in self.consumed:
+                return
             if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
                 return
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
@@ -244,7 +248,7 @@ class Judge:
         if consumers and unacked and (grows or at_us - latest(turns, "none_ready") >= LEAST_S * SECOND):
             text = f"{count(unacked, 'message')} delivered and none settled, {ready:,} more {WAITS[ready != 1]}"
             since_us = max(latest(turns, "none_unacked"), settled_us)
-            yield lasting(STUCK, since_us, text, "held", self.patience_us.get(queue, 0))
+            yield lasting(STUCK, since_us, text, "held", self.patience_us.get(queue, TIMEOUT_S * SECOND))
         if consumers and ready and not unacked:
             text = f"nothing is delivered to its consumers, {waiting}"
             yield lasting(BLOCKED, max(latest(turns, "none_ready"), delivered_us), text)
@@ -283,7 +287,9 @@ def findings(
     readings: Iterable[Values],
 ) -> list[Finding]:
     """Return everything that is wrong, the worst first; `readings` are those of the metrics."""
-    turns = {queue_of(row): row for row in snapshots["turns"].to_pylist() if judge.is_newest(row)}
+    of_boots = snapshots["turns"].to_pylist()
+    judge.consumed = {queue_of(row) for row in of_boots if row["consumed"] is not None}
+    turns = {queue_of(row): row for row in of_boots if judge.is_newest(row)}
     states = [row for row in snapshots["latest"].to_pylist() if judge.is_newest(row) and not row["stopping"]]
     found = judge.of_routes() + blocked_nodes(judge.boots, readings)
     for of_node in keyed(states, "node").values():

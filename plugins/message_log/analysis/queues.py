@@ -119,24 +119,20 @@ def balances(
     for row in snapshots:
         balance, boot = balance_of(found, row), of_boots[row["node"], row["boot_id"]]
         balance.durable = row["durable"]
-        ends = (("before", boot.from_snapshot), ("after", boot.to_snapshot))
-        for when in [name for name, snapshot in ends if snapshot == row["snapshot"]]:
-            setattr(balance, f"ready_{when}", row["ready"])
-            setattr(balance, f"unacked_{when}", row["unacked"])
-            counted.setdefault(balance.name, {})[when] = row["published"], row["acked"]
+        for when, snapshot in (("before", boot.from_snapshot), ("after", boot.to_snapshot)):
+            if snapshot == row["snapshot"]:
+                setattr(balance, f"ready_{when}", row["ready"])
+                setattr(balance, f"unacked_{when}", row["unacked"])
+                counted.setdefault(balance.name, {})[when] = row["published"], row["acked"]
     for balance in found.values():
         if of_boots[balance.node, balance.boot_id].to_snapshot is not None:
             for name in ("ready_before", "unacked_before", "ready_after", "unacked_after"):
                 setattr(balance, name, getattr(balance, name) or 0)
-        if "after" in counted.get(balance.name, {}):
-            published, acked = (
-                after - before
-                for after, before in zip(
-                    counted[balance.name]["after"], counted[balance.name].get("before", (0, 0)), strict=True
-                )
-            )
-            balance.unlogged_in = published - balance.entered
-            balance.unlogged_acks = acked - balance.acknowledged - balance.federated
+        ends = counted.get(balance.name, {})
+        if "after" in ends:
+            (published, acked), (published_before, acked_before) = ends["after"], ends.get("before", (0, 0))
+            balance.unlogged_in = published - published_before - balance.entered
+            balance.unlogged_acks = acked - acked_before - balance.acknowledged - balance.federated
     return list(found.values())
 
 

@@ -25,13 +25,13 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which sets master and
 MEMORY, JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 CHOSEN_BY_SUBMIT = (MEMORY, JAVA_OPTIONS, "spark.ui.enabled")
 LOG = "-Dlog4j2.configurationFile=" + Path(__file__).with_name("log4j2.properties").resolve().as_uri()
-HEAP_MIB = 1024  # facts are spilled to the disk when they exceed it
+HEAP_MIB = 640  # bytes of facts pass through it, on their way to the disk
 SETTINGS: dict[str, str | bool] = {
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
     MEMORY: f"{HEAP_MIB}m",
     "spark.python.worker.memory": "2g",  # from which on Python's merges use the disk, which the job's own ones need not
-    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxDirectMemorySize=512m {LOG}",
+    JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m {LOG}",
 }
 
 

@@ -25,10 +25,10 @@ CLOSINGS = Fact(
     {**names(*BOOT), "snapshot": INT},
     {
         **measures("sum", "queue_rows"),
-        **measures("max", "kind", "previous_boot", type=pa.string()),
+        **measures("max", "kind", "previous_boot", "exported_boot", type=pa.string()),
         **measures("max", "row", "lost_records", "queues", "previous_row", "retention_days", "durable_batch"),
         **measures("max", "last_batch", *STORE),
-        **measures("max", "at", "previous_at", type=TIME),
+        **measures("max", "at", "previous_at", "exported_at", type=TIME),
         "comparable": Measure("max", pa.bool_()),
         "sample_rate": Measure("min", pa.float32()),
     },
@@ -44,7 +44,11 @@ LENGTHS = Fact(
 )
 LATEST = Fact(
     {**names(*BOOT, "vhost", "queue"), "stopping": BOOL},
-    {"at": Measure("last", TIME), **measures("last", "ready", "unacked", "consumers")},
+    {
+        "at": Measure("last", TIME),
+        **measures("last", "ready", "unacked", "consumers"),
+        "unattended": Measure("last", BOOL),
+    },
 )
 TURNS = Fact(
     names(*BOOT, "vhost", "queue"),

@@ -26,9 +26,9 @@ from .input import HOUR, Input, LogFile
 from .reduction import CheckedRange, Ranges
 
 HOURS, RECORD = "hours", "record.json"
-VERSION = 4  # of facts; those of another version are made again
-SLICE_BYTES = 64 << 20  # of files of events, for which there is a slice
-SLICES = 64  # at most
+VERSION = 5  # of facts; those of another version are made again
+SLICE_BYTES = 16 << 20  # of files of events, for which there is a slice
+SLICES = 32  # at most
 DAY = timedelta(days=1)
 STORED = pa.schema([("name", pa.string()), ("facts", pa.large_binary())])
 

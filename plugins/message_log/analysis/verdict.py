@@ -1,8 +1,9 @@
 """The imbalances, and the verdict of the check: a status, its reasons, and one sentence for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -11,8 +12,8 @@ from ..file_format.printable import IS, WAS, count
 from ..file_format.schema import boot_key
 from .boots import DAMAGED, LACKING, REPLACED, Boot, Name
 from .durability import Durability
-from .input import Entry, Input
-from .queues import Balance
+from .input import Input
+from .queues import QUEUE, Balance
 
 BALANCED, IMBALANCED, INCOMPLETE, SAMPLED = "balanced", "imbalanced", "incomplete", "sampled"
 MISSING = "records are missing from the log"
@@ -64,27 +65,19 @@ def imbalances(
 
     `routes_compared`: the log has all queues that messages were routed to.
     """
-    found = [
-        Imbalance(row["problem"], *place(row), msg_seq=row["msg_seq"], records=row.get("records", 1), at=row["last"])
-        for rows in impossible
-        for row in rows
-    ]
+    found = []
+    for row in chain.from_iterable(impossible):
+        about = {"msg_seq": row["msg_seq"], "records": row.get("records", 1), "at": row["last"]}
+        found.append(Imbalance(row["problem"], *(row[name] for name in QUEUE), **about))
     found += [Imbalance(MISSING, **gap) for gap in missing]
     for each in balances:
-        for problem, wrong in (
-            (UNEQUAL, each.difference),
-            (UNLOGGED_IN, each.unlogged_in),
-            (UNLOGGED_ACKS, each.unlogged_acks),
-        ):
-            if (wrong if problem == UNEQUAL else max(wrong or 0, 0)) and each.difference is not None:
-                found.append(Imbalance(problem, *each.name, records=abs(wrong or 0)))
+        unlogged_in, unlogged_acks = (max(number or 0, 0) for number in (each.unlogged_in, each.unlogged_acks))
+        wrong = {UNEQUAL: abs(each.difference or 0), UNLOGGED_IN: unlogged_in, UNLOGGED_ACKS: unlogged_acks}
+        if each.difference is not None:
+            found += [Imbalance(problem, *each.name, records=records) for problem, records in wrong.items() if records]
     for row in not_arrived:
-        at = datetime.fromtimestamp(row["left"] / 1_000_000, UTC)
-        found.append(
-            Imbalance(
-                NOT_ARRIVED, row["node"], link=row["link"], identity=row["identity"], records=row["records"], at=at
-            )
-        )
+        about = {name: row[name] for name in ("node", "link", "identity", "records")}
+        found.append(Imbalance(NOT_ARRIVED, **about, at=datetime.fromtimestamp(row["left"] / 1_000_000, UTC)))
     if routes_compared:
         whole = {boot.name for boot in boots if boot.stopped and boot.first_row == 0}
         found += [Imbalance(UNROUTED, **row, records=1) for row in unrouted if (row["node"], row["boot_id"]) in whole]
@@ -93,19 +86,12 @@ def imbalances(
             if lost:
                 found.append(Imbalance(problem, one.node, one.boot_id, one.vhost, one.queue, records=lost))
     names = {boot.key: boot.name for boot in boots}
-    found += [of_file(FILE_MISSING, entry, names) for entry in files.missing]
-    found += [of_file(FILE_CHANGED, entry, names) for entry in files.changed]
+    for problem, entries in ((FILE_MISSING, files.missing), (FILE_CHANGED, files.changed)):
+        for entry in entries:
+            rows: dict[str, Any] = {"first_row": entry.first_row, "last_row": entry.last_row, "records": entry.rows}
+            node, boot_id = names.get(boot_key(entry.path), (None, None))
+            found.append(Imbalance(problem, node, boot_id, file=entry.path, **rows))
     return found
-
-
-def place(row: Mapping[str, Any]) -> tuple[str, str, str | None, str | None]:
-    return row["node"], row["boot_id"], row["vhost"], row["queue"]
-
-
-def of_file(problem: str, entry: Entry, names: Mapping[str, Name]) -> Imbalance:
-    node, boot_id = names.get(boot_key(entry.path), (None, None))
-    first, last = entry.first_row, entry.last_row
-    return Imbalance(problem, node, boot_id, file=entry.path, first_row=first, last_row=last, records=entry.rows)
 
 
 def unrouted(messages: pa.Table, limit: int) -> list[dict[str, Any]]:
@@ -231,9 +217,7 @@ def covers(file: Imbalance, gap: Imbalance) -> bool:
 def line_of(problem: str, some: list[Imbalance]) -> str:
     """Return one line about imbalances of one problem: how many, and where the first ones are."""
     records = sum(each.records or 0 for each in some)
-    places = list(dict.fromkeys(where(each) for each in some))
-    more = len(places) - NAMED
-    names = ", ".join(places[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    names = first_names(list(dict.fromkeys(where(each) for each in some)))
     if problem == NOT_KEPT:
         return f"{count(records, 'confirmed message')} lost at a restart ({names})"
     if problem == AT_RISK:
@@ -264,34 +248,30 @@ def first_of(lines: list[str]) -> str:
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
     lost = sum(boot.lost_records for boot in boots)
-    unfinished = sum(boot.unfinished for boot in boots)
-    reasons = {
-        f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": [
-            boot for boot in boots if boot.lost_records
-        ],
-        "two brokers have this name: one went on after the next had begun, or two followed one": [
-            boot for boot in boots if boot.contested
-        ],
-        "the store is not the one of the boot before": [boot for boot in boots if boot.store_fault == REPLACED],
-        "the store lacks the last batches of the boot before": [boot for boot in boots if boot.store_fault == LACKING],
-        "the store was found damaged": [boot for boot in boots if boot.store_fault == DAMAGED],
-        "records are in the log twice": [boot for boot in boots if boot.duplicated],
-        "a broker was killed: its last records are unknown": [boot for boot in boots if boot.killed],
-        "a log ends without a stop and is not continued: its broker or the writer of its export is dead": [
-            boot for boot in boots if boot.silent
-        ],
-        "the log of the boot before is missing": [boot for boot in boots if boot.lacks_previous],
-        f"{count(unfinished, 'record')} lost that a writer had not finished when it ended": [
-            boot for boot in boots if boot.unfinished
-        ],
-        "no record is checked yet: no file with a snapshot after them is finished": [
-            boot for boot in boots if boot.node in unchecked_nodes(boots)
-        ],
-        "there is no snapshot to compare with": [
-            boot for boot in boots if boot.to_snapshot is None and not boot.sampled
-        ],
+    unfinished = count(sum(boot.unfinished for boot in boots), "record")
+    unchecked = unchecked_nodes(boots)
+    reasons: dict[str, Callable[[Boot], object]] = {
+        f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": (
+            lambda boot: boot.lost_records
+        ),
+        "two brokers have this name: one went on after the next had begun, or two followed one": (
+            lambda boot: boot.contested
+        ),
+        "the store is not the one of the boot before": lambda boot: boot.store_fault == REPLACED,
+        "the store lacks the last batches of the boot before": lambda boot: boot.store_fault == LACKING,
+        "the store was found damaged": lambda boot: boot.store_fault == DAMAGED,
+        "records are in the log twice": lambda boot: boot.duplicated,
+        "a broker was killed: its last records are unknown": lambda boot: boot.killed,
+        "a log ends without a stop and is not continued: its broker or the writer of its export is dead": (
+            lambda boot: boot.silent
+        ),
+        "the log of the boot before is missing": lambda boot: boot.lacks_previous,
+        f"{unfinished} lost that a writer had not finished when it ended": lambda boot: boot.unfinished,
+        "no record is checked yet: no file with a snapshot after them is finished": lambda boot: boot.node in unchecked,
+        "there is no snapshot to compare with": lambda boot: boot.to_snapshot is None and not boot.sampled,
     }
-    applying = [f"{reason} ({names_of(some)})" for reason, some in reasons.items() if some]
+    of_reasons = {reason: [" ".join(boot.name) for boot in boots if of(boot)] for reason, of in reasons.items()}
+    applying = [f"{reason} ({first_names(some)})" for reason, some in of_reasons.items() if some]
     return applying if boots else ["there is no log"]
 
 
@@ -302,8 +282,7 @@ def unchecked_nodes(boots: list[Boot]) -> set[str]:
     return {boot.node for boot in compared if boot.end_row - boot.first_row + boot.unwritten} - checked
 
 
-def names_of(boots: Iterable[Boot]) -> str:
-    """Return nodes and boots, the first NAMED of them by name."""
-    names = [f"{boot.node} {boot.boot_id}" for boot in boots]
+def first_names(names: list[str]) -> str:
+    """Return the first NAMED of some names, and the number of the others."""
     more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import secrets
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,6 +18,7 @@ from warren.broker.plugin import Child, Host
 from ..file_format import schema
 from . import broker_metrics
 from .message_recorder import MessageRecorder
+from .node_state import LastExport, last_export
 from .pipe_format import BATCH, BOOT, METRICS, SNAPSHOT
 from .record_buffer import RecordBuffer
 from .snapshots import SLICE, ChangedQueues, ChangeLog, Snapshot, Snapshots
@@ -49,6 +52,8 @@ class Export(Observer):
         self._connected = False  # a writer takes records
         self._restarts = 0
         self._first_frames: list[list[bytes | bytearray]] = []  # the first snapshot, until it is in a file
+        self._last = last_export(host.data_directory, str(self._directory), host.node.name)
+        self._noted = False  # that this boot has exported
         self._looks = 0
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
@@ -115,11 +120,15 @@ class Export(Observer):
             "vhosts": self._config.vhosts,
             "continued": continued,
             "recovery": self._host.node.journal.recovery,
+            "exported": (self._last.boot_id, self._last.at_us) if self._last is not None else None,
         }
         self._outlet.send(BOOT, [msgspec.json.encode(task)])
 
     async def _keep_writer(self) -> None:
-        """Start a writer if the last one has ended, and wait for its end. Raises WriterEnded, OSError."""
+        """Start another writer if the last one has ended, and wait for its end.
+
+        Raises WriterEnded, or OSError if none can be started; the supervisor then calls again, with growing delays.
+        """
         if not self._connected:
             await self._resume()
         await self._outlet.ended()
@@ -186,6 +195,8 @@ class Export(Observer):
             self._looks += 1
             if self._outlet.started:
                 self._first_frames = []
+                if not self._noted:
+                    self._note()
             behind = self._outlet.waiting_bytes > self._config.buffer_bytes
             if self._connected and self._looks % schema.SNAPSHOT_S == 0 and not behind:
                 await self._prepare_snapshot()
@@ -193,6 +204,13 @@ class Export(Observer):
                 self._flush()  # the records that it counts are sent before it
                 await self._send_snapshot(snapshot)
                 await self._send_metrics()
+
+    def _note(self) -> None:
+        """Note in the data folder that this boot has exported: the next one thus knows if its files are lost."""
+        self._noted = True
+        directory, node, at_us = str(self._directory), self._host.node.name, time.time_ns() // 1000
+        with suppress(OSError):  # the store says more about a folder that cannot be written to
+            LastExport(directory, node, self.boot_id, at_us).save(self._host.data_directory)
 
     async def _prepare_snapshot(self) -> None:
         for _ in self._snapshots.prepare():
@@ -248,3 +266,5 @@ class Export(Observer):
             await self._send_snapshot(snapshot)
             await self._send_metrics()
         await self._outlet.stop()
+        if self._outlet.started:
+            self._note()

@@ -15,6 +15,7 @@ from ..file_format import schema
 from .manifest import MODE, sync_folder
 
 BOOTS = 1000  # boots that the state keeps; files of earlier ones are recognised by the node's name in them
+LAST_EXPORT = "message_log.json"  # in the broker's data folder
 SAVED_S = 60  # the resolution of `exported_s` in the file
 
 
@@ -119,7 +120,10 @@ class NodeState:
             self._lock = -1
 
     def save(self, durable: bool = False) -> None:
-        """Store the state if it has changed and this writer holds the lock, synced if `durable`. Raises OSError."""
+        """Store the state if it has changed and this writer holds the lock. Raises OSError.
+
+        Only with `durable` is it synced to the disk: it survives a killed writer anyway.
+        """
         exported_s = int(self.exported_s) // SAVED_S * SAVED_S  # without this it would change each time
         content = msgspec.json.encode(
             Content(self._node, self.boot, self.previous, self.boots, exported_s, self.days), order="deterministic"
@@ -136,6 +140,34 @@ class NodeState:
         if durable:
             sync_folder(self._path.parent)
         self._saved = content
+
+
+class LastExport(msgspec.Struct, frozen=True):
+    """The last boot of a broker that exported, as its data folder says, which outlives a loss of the export.
+
+    `at_us` is the time of its start, or of its stop.
+    """
+
+    directory: str
+    node: str
+    boot_id: str
+    at_us: int
+
+    def save(self, data: str) -> None:
+        """Store it in the data folder, if there is one. Raises OSError."""
+        if data:
+            new = Path(data, f".{LAST_EXPORT}")
+            new.write_bytes(msgspec.json.encode(self))
+            new.replace(Path(data, LAST_EXPORT))
+
+
+def last_export(data: str, directory: str, node: str) -> LastExport | None:
+    """Return the last export of this node to this folder, or None if there is none, or one to another folder since."""
+    try:
+        last = msgspec.json.decode(Path(data, LAST_EXPORT).read_bytes(), type=LastExport)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return last if data and (last.directory, last.node) == (directory, node) else None
 
 
 def state_path(folder: Path, node: str) -> Path:

@@ -12,7 +12,7 @@ record, so the cost depends on the number of batches more than on that of messag
     details   DETAIL each, and as many bytes: values that only some messages have
 
 A snapshot is one or more frames, each with some of its queues: SNAPSHOT_HEAD, the names of the queues as JSON (a list
-of virtual host, queue, type and durability for each), and a READING each.
+of virtual host, queue, type, `durable` and `unattended` for each), and a READING each.
 """
 
 from struct import Struct
@@ -24,9 +24,9 @@ BOOT, BATCH, METRICS, SNAPSHOT = range(4)  # a JSON map, sent first; records; a 
 
 # Reports of the writer, in JSON. READY: `written` events of this boot are in finished files, and so is its
 # first snapshot if it has `started`. Started: the first snapshot now is. Not written: `records` of events are lost, for
-# a `reason`; `of` names the tables.
+# a `reason`; `of` names the tables. Node taken: the writer of another broker of the same `node` has the `directory`.
 READY, STARTED = "message_log_writer_ready", "message_log_started"
-NOT_WRITTEN = "message_log_not_written"
+NOT_WRITTEN, NODE_TAKEN = "message_log_not_written", "message_log_node_taken"
 
 # Nanoseconds from the monotonic clock to the wall clock, records lost so far in this boot, the last durable batch of
 # the store's log, whether all codes are assigned anew, and the lengths of the seven runs.

@@ -68,6 +68,8 @@ class Link(NamedTuple):
     recovered_batch: int | None = None
     settling_batch: int | None = None
     damage: int | None = None
+    exported_boot: str | None = None
+    exported_at_us: int | None = None
 
 
 def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -> dict[str, pa.Array]:
@@ -122,7 +124,9 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
         "vhost": texts(0),
         "queue": texts(1),
         "queue_type": texts(2),
-        "durable": pa.array([name[3] for name in names], pa.bool_()),
+        **{
+            flag: pa.array([name[at] for name in names], pa.bool_()) for at, flag in ((3, "durable"), (4, "unattended"))
+        },
         **{name: some(readings[name], of_queue, KINDS[name]) for name in (*COUNTERS, "consumers")},
         "recovered": some(readings["recovered"], of_queue & of_start, "int64"),
         "prefetch": some(np.minimum(prefetch, INT32_MAX), of_queue & (prefetch >= 0), "int32"),
@@ -132,6 +136,8 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
         "previous_row": linked(link.previous_row, "int64"),
         "previous_at": linked(link.previous_at_us, "timestamp"),
         "retention_days": linked(link.retention_days, "int32"),
+        "exported_boot": linked(link.exported_boot, "string"),
+        "exported_at": linked(link.exported_at_us, "timestamp"),
         "comparable": linked(link.comparable, "bool"),
         **{name: linked(getattr(link, name), "int64") for name in STORE},
         **{name: some(at_end(name), ~of_queue, "int64") for name in ("durable_batch", "last_batch")},
@@ -140,5 +146,5 @@ def columns(frames: list[Frame], boot: tuple[str, str], lost: int, link: Link) -
 
 STORE = ("previous_batch", "store", "recovered_batch", "settling_batch", "damage")
 INT32_MAX = (1 << 31) - 1
-NOBODY = (None, None, None, None)  # the names of the closing row
+NOBODY = (None,) * 5  # the names of the closing row
 KINDS = {column.name: column.type for column in schema.QUEUE_STATS_COLUMNS}

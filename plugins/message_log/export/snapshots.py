@@ -14,6 +14,7 @@ from typing import cast
 
 import msgspec
 
+from warren.broker.core.queues.queue_settings import NONE, QueueSettings
 from warren.broker.core.queues.traffic_log import LoggedQueue, Origin, TrafficLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
@@ -23,6 +24,8 @@ from .record_buffer import RecordBuffer, escape_text
 
 SLICE = 250  # queues, or consumers, that are read in one turn of the loop: about a millisecond
 PASSES = 5  # passes over changed queues, each much shorter than the previous one
+Described = tuple[str, str, str, bool, bool]
+"""Virtual host, name and type of a queue, whether it is durable, and whether messages wait in it by design."""
 SEEN = 1 << 32  # one sample of a queue's utilisation; the lower half counts samples in which it could deliver
 
 
@@ -87,7 +90,10 @@ class ChangedQueues:
 
 
 class ChangeLog(TrafficLog):
-    """A log of messages that only notes the changed queues, attached while the first snapshot is prepared."""
+    """A log of messages that only notes the changed queues.
+
+    It is attached before the recorder, while the first snapshot is prepared.
+    """
 
     __slots__ = ("_changed",)
 
@@ -143,7 +149,10 @@ class Utilisation:
 
 
 class Snapshots(Observer):
-    """Snapshots of exported queues, and of deleted ones with unsettled messages, by `prepare` and then `take`."""
+    """Snapshots of the queues in the virtual hosts that are exported.
+
+    `prepare` and then `take` make one. It includes deleted queues whose consumers still have messages.
+    """
 
     def __init__(
         self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: ChangedQueues, stored: bool = True
@@ -246,7 +255,7 @@ class Snapshot:
         """Yield the frames (`pipe_format`), each in pieces, with some queues each."""
         readings, slot = self._readings, 0
         while slot < len(readings.queues):
-            names: list[tuple[str, str, str, bool]] = []
+            names: list[Described] = []
             rows = bytearray()
             work = 0
             while slot < len(readings.queues) and work < SLICE:
@@ -255,7 +264,8 @@ class Snapshot:
                 if queue is not None:
                     work += len(queue.consumers)
                     durable = queue.durable and self._stored and not queue.deleted
-                    names.append((escape_text(queue.vhost), escape_text(queue.name), queue.settings.type, durable))
+                    vhost, name, settings = escape_text(queue.vhost), escape_text(queue.name), queue.settings
+                    names.append((vhost, name, settings.type, durable, is_unattended(settings)))
                     rows += readings.packed(slot)
                     details = (prefetch(queue), len(queue.consumers), self._utilisation(queue))
                     DETAILS.pack_into(rows, len(rows) - DETAILS.size, *details)
@@ -263,13 +273,19 @@ class Snapshot:
             yield self._frame(-1, names, rows)
         yield self._frame(len(readings), [], bytearray())
 
-    def _frame(self, queues: int, names: list[tuple[str, str, str, bool]], rows: bytearray) -> list[bytes | bytearray]:
+    def _frame(self, queues: int, names: list[Described], rows: bytearray) -> list[bytes | bytearray]:
         encoded = msgspec.json.encode(names)
         return [SNAPSHOT_HEAD.pack(*self._head, queues, len(encoded)), encoded, rows]
 
     def _utilisation(self, queue: Queue) -> float:
         samples, ready = divmod(self._samples.get(queue, 0), SEEN)
         return ready / samples if samples else math.nan
+
+
+def is_unattended(settings: QueueSettings) -> bool:
+    """Return whether a queue needs no consumer: it delays messages, or keeps the last one."""
+    delays = settings.ttl_ms != NONE and settings.dead_letter_exchange is not None
+    return delays or settings.max_length == 1 and settings.drops_head
 
 
 def prefetch(queue: Queue) -> int:

@@ -27,7 +27,7 @@ from .boot_files import next_sequences, remove_unfinished, unlisted_files
 from .manifest import FinishedFile, Manifest
 from .node_state import NodeState
 from .parquet_file import Part
-from .pipe_format import BATCH, BOOT, GROUP_ROWS, HEAD, METRICS, NOT_WRITTEN, READY, SNAPSHOT, STARTED
+from .pipe_format import BATCH, BOOT, GROUP_ROWS, HEAD, METRICS, NODE_TAKEN, NOT_WRITTEN, READY, SNAPSHOT, STARTED
 from .retention import Retention
 from .snapshot_columns import Frame, Link, columns
 
@@ -50,7 +50,8 @@ class Task(Boot, frozen=True):
 
     `resumed` is true if the messages at its start are not those that the boot before had stored, for example because
     the process has exported before. `continued` is true if an earlier writer of this boot has ended. `vhosts` are the
-    exported virtual hosts, if not all. `recovery` is the state of the store's log at the start, or None.
+    exported virtual hosts, if not all. `recovery` is the state of the store's log at the start, or None. `exported` is
+    the boot that exported last by the broker's data folder, and a time of it, or None.
     """
 
     directory: str
@@ -61,6 +62,7 @@ class Task(Boot, frozen=True):
     continued: bool = False
     vhosts: tuple[str, ...] = ()
     recovery: Recovery | None = None
+    exported: tuple[str, int] | None = None
 
 
 class Pending:
@@ -111,7 +113,10 @@ class Pending:
 
 
 class Writer:
-    """The writer of tables to files, which counts and reports rows that it cannot write; `clock_s` never jumps."""
+    """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported.
+
+    `clock_s` is a clock without jumps, which also counts the time in which the machine sleeps.
+    """
 
     def __init__(
         self,
@@ -142,7 +147,10 @@ class Writer:
         self.look()
 
     def resume(self) -> tuple[int, bool]:
-        """Continue a boot; return its events in files, and whether its first snapshot is in one. Raises OSError."""
+        """Continue a boot whose writer has ended. Raises OSError.
+
+        Returns the number of events in files, and whether the first snapshot is in one.
+        """
         node, boot_id = self.task.node, self.task.boot_id
         remove_unfinished(self._folder, node, boot_id)
         self._add_to_manifest(*unlisted_files(self._folder, node, boot_id, self._manifest))
@@ -209,11 +217,16 @@ class Writer:
     # The state of the node
 
     def lock(self) -> bool:
-        """Lock the node's state; return whether the link to the boot before is final, by its end or after a while."""
+        """Lock the node's state, which links this boot to the one before. Returns whether the link is final.
+
+        It is final if the writer of the boot before has finished its files, or has had enough time for it.
+        """
         if self._state.locked:
             return True
+        taken = False
         try:
-            if self._state.lock():
+            taken = not self._state.lock()
+            if not taken:
                 self._linked = True
                 self._clock_at_lock_s, self._exported_at_lock_s = self._clock_s(), self._state.exported_s
                 self._list_previous()
@@ -222,6 +235,9 @@ class Writer:
         if not self._linked and time.monotonic() - self._begun_s >= LOCK_WAIT_S:
             self._state.read()
             self._linked = True
+            if taken:
+                reason = "another broker of this name exports to this folder, or the writer of the last one goes on"
+                report(NODE_TAKEN, node=self.task.node, directory=self.task.directory, reason=reason)
         return self._linked
 
     def _list_previous(self) -> None:
@@ -356,7 +372,7 @@ class Writer:
 
     def _snapshots(self) -> dict[str, pa.Array]:
         task, previous = self.task, self._state.previous
-        store = task.recovery or (None, None, None, None)
+        store = *(task.recovery or (None,) * 4), *(task.exported or (None,) * 2)
         link = Link(None, None, None, task.retention_days, None, None, *store)
         if previous is not None:
             comparable = previous.vhosts == task.vhosts and not task.resumed

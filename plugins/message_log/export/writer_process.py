@@ -12,13 +12,14 @@ import msgspec
 
 from warren.broker.runtime.supervisor import Supervisor
 
-from .pipe_format import HEAD, NOT_WRITTEN, READY, STARTED
+from .pipe_format import HEAD, NODE_TAKEN, NOT_WRITTEN, READY, STARTED
 
 MODULE = "warren.plugins.message_log.export.writer"
 STOP_WAIT_S = 30.0  # without progress, until a writer that should end is killed
 READY_WAIT_S = 60.0  # the time for a writer that continues a boot to read the files
 
 PRINTED = "message_log_writer_printed"  # the event of a line that is not a report of the writer
+LEVELS = {READY: "debug", STARTED: "debug", NODE_TAKEN: "error"}  # of reports that are no warnings
 SHOWN_BYTES = 1000  # the maximum of logged characters of such a line
 
 Report = Callable[[str, str, dict[str, object]], None]
@@ -36,7 +37,11 @@ class Ready(msgspec.Struct):
 
 
 class Outlet:
-    """The writer process, its pipe, its `lost_records`, and whether the first snapshot is in a file (`started`)."""
+    """The writer process and its pipe.
+
+    `lost_records` is the number of records that this process has reported as not written; `started` is true once the
+    first snapshot is in a file.
+    """
 
     def __init__(self, report: Report, supervisor: Supervisor) -> None:
         self.lost_records = 0
@@ -122,7 +127,7 @@ class Outlet:
             self.started = True
         elif event == NOT_WRITTEN:
             self.lost_records += fields["records"]
-        self._report(event, "debug" if event in (READY, STARTED) else "warning", fields)
+        self._report(event, LEVELS.get(event, "warning"), fields)
 
     @property
     def waiting_bytes(self) -> int:

@@ -77,7 +77,9 @@ if nothing is stored. `previous_batch` is the last batch that was durable when t
 
 Boots. The closing row of the snapshot of a start names the boot of the node before it in this folder: `previous_boot`,
 `previous_row`, which is the number of that boot's next row, and `previous_at`, the time of its last record or snapshot,
-both as far as they were known. All are null for the first boot of a node. `retention_days` are the days for which this
+both as far as they were known. All are null for the first boot of a node. `exported_boot` is the boot before it that
+exported to this folder by the broker's data folder, and `exported_at` a time of it: they differ from the others if the
+folder was lost or replaced by a backup. `retention_days` are the days for which this
 boot keeps files, or null if it keeps them for ever. `comparable` is false if messages may have come and gone without a
 record since then: the process is the same and the service was stopped, or other virtual hosts are exported.
 
@@ -186,6 +188,7 @@ QUEUE_STATS_COLUMNS = (
     Column("queue", "dictionary", True),  # null: the closing row
     Column("queue_type", "dictionary", True),
     Column("durable", "bool", True),  # whether its persistent messages survive a restart: not if nothing is stored
+    Column("unattended", "bool", True),  # messages wait by design: for dead-lettering by age, or as the one last value
     Column("ready", "int64", True),
     Column("unacked", "int64", True),
     Column("ready_bytes", "int64", True),
@@ -201,6 +204,8 @@ QUEUE_STATS_COLUMNS = (
     Column("previous_boot", "string", True),  # only in the closing row of a start, like the following
     Column("previous_row", "int64", True),
     Column("previous_at", "timestamp", True),
+    Column("exported_boot", "string", True),
+    Column("exported_at", "timestamp", True),
     Column("retention_days", "int32", True),  # null: infinity
     Column("comparable", "bool", True),  # null: yes
     Column("recovered", "int64", True),  # of a queue, only in the snapshot of a start

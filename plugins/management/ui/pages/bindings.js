@@ -1,11 +1,6 @@
 /** The bindings of a queue or an exchange: lists with Unbind, and the forms that add one. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import * as tasks from "../core/tasks.js";
-import { h, short } from "../web/dom.js";
+import { DEFAULT_EXCHANGE, List, api, argumentsTable, confirm, form, h, paged, path, short, tasks } from "../toolkit.js";
 import { attempt, link, tableOf } from "./widgets.js";
 
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
@@ -13,9 +8,8 @@ const listTo = ({ vhost, kind, name }) =>
   (kind === "queue" ? path`queues/${vhost}/${name}/bindings` : path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/destination`);
 const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/source`;
 
-const between = (vhost, source, kind, destination) => (kind === "queue"
-  ? path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/q/${destination}`
-  : path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/e/${destination}`);
+const between = (vhost, source, kind, destination) =>
+  path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/${kind === "queue" ? "q" : "e"}/${destination}`;
 const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key];
 const described = (binding) =>
   `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;

@@ -1,12 +1,6 @@
 /** The cluster's name, parameters, feature flags, the configuration, and the log as it is written. */
 
-import api, { path } from "../core/api.js";
-import { form, typed } from "../core/form.js";
-import { List } from "../core/list.js";
-import { may } from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, fill, short } from "../web/dom.js";
-import { whole } from "../web/table.js";
+import { List, api, fill, form, h, may, path, short, tasks, typed, whole } from "../toolkit.js";
 import { deleteObjects, folded, save, section, vhostField } from "./widgets.js";
 
 function createCluster() {

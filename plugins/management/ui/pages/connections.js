@@ -1,15 +1,9 @@
 /** Connections: the list, and the page of a connection. */
 
-import api, { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import { go } from "../core/router.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import {
+  List, api, confirm, facts, fill, form, format, h, paged, path, rangeChooser, rangeQuery, router, short, tasks,
+  whole,
+} from "../toolkit.js";
 import { channelColumns } from "./channels.js";
 import { countColumn, dataChart, dataColumn } from "./rates.js";
 import { folded, heading, link, listPage, section, state, tableOf } from "./widgets.js";
@@ -47,14 +41,11 @@ async function close(connections, reason = "Closed by an operator") {
   return true;
 }
 
-function createList(context) {
-  const table = new List({
-    name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
-    load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
-    actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
-  });
-  return listPage("Connections", table);
-}
+const createList = (context) => listPage("Connections", new List({
+  name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
+  load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
+  actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
+}));
 
 function createConnection(context) {
   const { name } = context.params;
@@ -74,7 +65,7 @@ function createConnection(context) {
     folded("Close this connection", form({
       submit: "Close connection", danger: true, keep: true,
       fields: [{ name: "reason", label: "Reason", value: "Closed by an operator", help: "the client gets this text" }],
-      run: async ({ reason }) => { if (await close([shown], reason)) go(["connections"]); },
+      run: async ({ reason }) => { if (await close([shown], reason)) router.go(["connections"]); },
     })));
   return {
     element,

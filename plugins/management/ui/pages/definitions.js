@@ -1,11 +1,6 @@
 /** Export and import of definitions; an import first shows its changes. */
 
-import api, { path } from "../core/api.js";
-import { dialog } from "../core/dialog.js";
-import { form } from "../core/form.js";
-import * as tasks from "../core/tasks.js";
-import { h } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { api, dialog, form, format, h, path, tasks } from "../toolkit.js";
 import { folded, save } from "./widgets.js";
 
 // The fields by which an object is the same one in both documents.

@@ -1,19 +1,13 @@
 /** Exchanges: the list, and the page of an exchange. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import {
+  DEFAULT_EXCHANGE, List, api, argumentsTable, facts, fill, form, format, h, paged, path, rangeChooser, rangeQuery,
+  show, tasks,
+} from "../toolkit.js";
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
 import { deleteForm, deleteObjects, features, folded, heading, hideForbidden, link, listPage, section, tableOf, vhostField } from "./widgets.js";
-
-const FIELDS = "name,vhost,type,durable,auto_delete,internal,arguments,policy";
-const RATES = "message_stats.publish_in_details.rate,message_stats.publish_out_details.rate";
 
 const COLUMNS = [
   { id: "vhost", title: "Virtual host", sort: "vhost", cell: (exchange) => exchange.vhost },
@@ -23,6 +17,7 @@ const COLUMNS = [
   rateColumn("in", "Message rate in", "publish_in"),
   rateColumn("out", "Message rate out", "publish_out"),
 ];
+const FIELDS = [...COLUMNS.map((column) => column.sort).filter(Boolean), "durable,auto_delete,internal,arguments,policy"].join(",");
 const KNOWN_ARGUMENTS = [
   ["alternate-exchange", "string", "gets the messages that this exchange cannot route", "All types"],
   ["x-delayed-exchange", "boolean", "holds messages back for the milliseconds in their header x-delay", "All types"],
@@ -72,14 +67,11 @@ function addForm(context) {
   });
 }
 
-function createList(context) {
-  const table = new List({
-    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
-    load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: `${FIELDS},${RATES}` }),
-    actions: [{ label: "Delete", run: removeExchanges, danger: true }],
-  });
-  return listPage("Exchanges", table, folded("Add a new exchange", addForm(context)));
-}
+const createList = (context) => listPage("Exchanges", new List({
+  name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
+  load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: FIELDS }),
+  actions: [{ label: "Delete", run: removeExchanges, danger: true }],
+}), folded("Add a new exchange", addForm(context)));
 
 const deletion = (exchange) => (isOwn(exchange) ? null : folded("Delete this exchange", deleteForm(exchange, {
   kind: "exchange", target: target(exchange), consequence: "Its bindings are deleted too.", list: "exchanges",

@@ -1,12 +1,6 @@
 /** Policies that federate exchanges or queues: the list, and a form with a live list of the matching objects. */
 
-import api, { path } from "../core/api.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import * as tasks from "../core/tasks.js";
-import { h, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, fill, form, format, h, path, short, tasks, whole } from "../toolkit.js";
 import { preview } from "./policies.js";
 import { deleteObjects, editColumn, folded, link, section, vhostField } from "./widgets.js";
 

@@ -1,13 +1,6 @@
 /** Sets of upstreams: the list, and the page of a set. */
 
-import api, { path } from "../core/api.js";
-import { argumentsTable, fieldRow, form } from "../core/form.js";
-import { List } from "../core/list.js";
-import * as session from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, argumentsTable, fieldRow, fill, form, format, h, may, path, short, tasks, whole } from "../toolkit.js";
 import { listOf, namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
 import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, tableOf, vhostField } from "./widgets.js";
@@ -133,7 +126,7 @@ function createSet(context) {
   };
 }
 
-const common = { section: "federation", may: session.may.makePolicies };
+const common = { section: "federation", may: may.makePolicies };
 export const setsPage = {
   ...common, route: "federation-upstream-sets", title: "Federation upstream sets", menu: "Upstream sets", create: createList,
 };

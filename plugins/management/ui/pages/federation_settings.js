@@ -1,9 +1,6 @@
 /** The settings of an upstream, in RabbitMQ's groups, and the form to enter them. */
 
-import { fieldRow, form } from "../core/form.js";
-import * as session from "../core/session.js";
-import { h } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { fieldRow, form, format, h, may } from "../toolkit.js";
 
 const HIDDEN = "[redacted]";
 const YES_NO = [["", "default"], ["true", "yes"], ["false", "no"]];
@@ -105,7 +102,7 @@ export function upstreamForm({ label, submit, fixed, value = {}, keep = false, l
   const groups = GROUPS.map((group) =>
     h("fieldset.field", {}, h("legend", {}, group.title), group === GROUPS[0] ? fixed.map(fieldRow) : null,
       group.fields.map(({ column, boolean, ...field }) => fieldRow({ ...field, value: textOf(field, value[field.name]) }))));
-  const hidden = keep && !session.may.administer() && textOf(FIELDS[0], value.uri).includes(HIDDEN);
+  const hidden = keep && !may.administer() && textOf(FIELDS[0], value.uri).includes(HIDDEN);
   return form({ label, submit, keep, latest, fields: groups, run: (entered, stored) => run(entered, valueOf(entered), stored),
     extra: hidden ? [h("p", {}, "Passwords are shown to administrators only: enter them again in the URI.")] : [] });
 }

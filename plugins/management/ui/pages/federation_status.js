@@ -1,14 +1,9 @@
 /** The status of federation links, and the page of a link. */
 
-import api, { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { List, paged } from "../core/list.js";
-import * as router from "../core/router.js";
-import { SamplesChart, rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import * as session from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
+import {
+  List, SamplesChart, api, confirm, facts, fill, format, h, may, paged, path, rangeChooser, rangeQuery, router, short,
+  tasks,
+} from "../toolkit.js";
 import { countColumn } from "./rates.js";
 import { heading, link, listPage, section, state } from "./widgets.js";
 
@@ -104,11 +99,11 @@ function createStatus(context) {
   const onlyDown = h("input", { type: "checkbox", checked: query.down === "true" });
   const target = () => `federation-links${context.vhost ? path`/${context.vhost}` : ""}${onlyDown.checked ? "/state/down" : ""}`;
   const columns = [...COLUMNS];
-  if (session.may.makePolicies()) columns.push({ id: "operations", title: "Operations", cell: restartButtons(context) });
+  if (may.makePolicies()) columns.push({ id: "operations", title: "Operations", cell: restartButtons(context) });
   const table = new List({ name: "federation-links", label: "Federation links", filtered: "name or upstream", columns,
     empty: "no links", load: paged(api.get, target),
     key: (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstream ${one.upstream} (${one.id})`,
-    actions: session.may.makePolicies() ? [{ label: "Restart", run: restart }] : [] });
+    actions: may.makePolicies() ? [{ label: "Restart", run: restart }] : [] });
   onlyDown.addEventListener("change", () => {
     router.remember({ down: onlyDown.checked || "" });
     context.refresh();
@@ -139,7 +134,7 @@ function createLink(context) {
   const title = h("span");
   const shown = h("div");
   let latest = null;
-  const button = session.may.makePolicies() ? h("button", { disabled: true, onclick: async () => {
+  const button = may.makePolicies() ? h("button", { disabled: true, onclick: async () => {
     if (await restart([latest])) context.refresh();
   } }, "Restart link") : null;
   return {
@@ -157,6 +152,6 @@ function createLink(context) {
 }
 
 export const statusPage = { route: "federation", section: "federation", title: "Federation status", menu: "Status",
-  may: session.may.monitor, create: createStatus };
+  may: may.monitor, create: createStatus };
 export const linkPage = { route: "federation/links/:vhost/:id", section: "federation", title: "Federation link",
-  may: session.may.monitor, create: createLink };
+  may: may.monitor, create: createLink };

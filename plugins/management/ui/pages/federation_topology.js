@@ -1,11 +1,6 @@
 /** A picture of the brokers that federate, as this broker knows them, with the state and the rate of their links. */
 
-import api, { path } from "../core/api.js";
-import { List } from "../core/list.js";
-import * as router from "../core/router.js";
-import * as session from "../core/session.js";
-import { h, fill, svg } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { List, api, fill, format, h, may, path, router, svg } from "../toolkit.js";
 import { link, section, state } from "./widgets.js";
 
 const RADIUS = 9; // of a broker
@@ -189,4 +184,4 @@ function create(context) {
 }
 
 export const topologyPage = { route: "federation/topology", section: "federation", title: "Federation topology",
-  menu: "Topology", may: session.may.monitor, create };
+  menu: "Topology", may: may.monitor, create };

@@ -1,13 +1,6 @@
 /** Upstreams of federation: the list, and the page of an upstream. */
 
-import api, { path } from "../core/api.js";
-import { List } from "../core/list.js";
-import * as router from "../core/router.js";
-import * as session from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, facts, fill, format, h, may, path, router, short, tasks, whole } from "../toolkit.js";
 import { listOf, namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
 import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
@@ -100,13 +93,13 @@ function createUpstream(context) {
         return fields.length ? h("div", {}, h("h3", {}, group.title), facts(fields.map((field) => [field.label, textOf(field, value)]))) : null;
       }));
       fill(used, listOf(policies, "No policy uses it yet, so it has no links."),
-        session.may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null);
+        may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null);
       editing.show(value);
       if (editing.element.querySelector("[name=uri]").value === shownUris(value).join(" ")) seen = value.uri;
     },
   };
 }
 
-const common = { section: "federation", may: session.may.makePolicies };
+const common = { section: "federation", may: may.makePolicies };
 export const upstreamsPage = { ...common, route: "federation-upstreams", title: "Federation upstreams", menu: "Upstreams", create: createList };
 export const upstreamPage = { ...common, route: "federation-upstreams/:vhost/:name", title: "Federation upstream", create: createUpstream };

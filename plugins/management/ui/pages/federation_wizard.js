@@ -1,12 +1,6 @@
 /** A guide to common topologies: it shows the commands for each broker, and sets what concerns this one. */
 
-import api, { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { fieldRow } from "../core/form.js";
-import * as session from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, fill, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { api, confirm, fieldRow, fill, format, h, may, path, show, tasks } from "../toolkit.js";
 import { commands, plan, TOPOLOGIES } from "./federation_plan.js";
 import { preview } from "./policies.js";
 import { section } from "./widgets.js";
@@ -151,4 +145,4 @@ function create(context) {
 }
 
 export const wizardPage = { route: "federation/wizard", section: "federation", title: "Federation wizard",
-  menu: "Wizard", may: session.may.makePolicies, create };
+  menu: "Wizard", may: may.makePolicies, create };

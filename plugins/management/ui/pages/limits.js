@@ -1,12 +1,6 @@
 /** Limits of virtual hosts and users: the page with all of them, and the section on the page of one. */
 
-import api, { path } from "../core/api.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { may } from "../core/session.js";
-import { h } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, form, format, h, may, path, whole } from "../toolkit.js";
 import { attempt, link, section, vhostField } from "./widgets.js";
 
 const KINDS = {
@@ -52,10 +46,8 @@ export function limitsSection(kind, name, context) {
 }
 
 function create(context) {
-  const tables = Object.keys(KINDS).filter((kind) => kind === "vhost" || may.administer()).map((kind) => {
-    const table = tableOf(kind, whole((signal) => api.get(KINDS[kind].way, {}, signal), (one) => one[kind]), context);
-    return { kind, table };
-  });
+  const tables = Object.keys(KINDS).filter((kind) => kind === "vhost" || may.administer()).map((kind) =>
+    ({ kind, table: tableOf(kind, whole((signal) => api.get(KINDS[kind].way, {}, signal), (one) => one[kind]), context) }));
   return {
     element: h("div.page", {}, h("h1", {}, "Limits"), tables.map(({ kind, table }) =>
       section(KINDS[kind].title, table.element, may.administer() ? limitForm(kind, undefined, context) : null))),

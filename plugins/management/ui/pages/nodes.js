@@ -1,15 +1,9 @@
 /** Nodes: columns of the overview, alarms with advice, and the page of a node with its memory. */
 
-import api, { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { List } from "../core/list.js";
-import { refreshNow } from "../core/poll.js";
-import { SamplesChart, rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import { may } from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { BYTE_STEPS } from "../web/chart.js";
-import { h, facts, fill } from "../web/dom.js";
-import * as format from "../web/format.js";
+import {
+  BYTE_STEPS, List, SamplesChart, api, confirm, facts, fill, format, h, may, path, rangeChooser, rangeQuery,
+  refreshNow, tasks,
+} from "../toolkit.js";
 import { attempt, heading, link, mark, section } from "./widgets.js";
 
 const used = (amount, limit, show, alarm) =>

@@ -1,12 +1,6 @@
 /** The overview: queued messages and rates over time, totals, nodes and their health, churn, listeners, definitions. */
 
-import * as api from "../core/api.js";
-import { List } from "../core/list.js";
-import { address } from "../core/router.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import { may } from "../core/session.js";
-import { h, fill, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { List, api, fill, format, h, may, rangeChooser, rangeQuery, router, show } from "../toolkit.js";
 import { definitionsSections } from "./definitions.js";
 import { alarmTexts, healthOf, nodeColumns } from "./nodes.js";
 import { churnChart, lengthsChart, ratesChart } from "./rates.js";
@@ -32,7 +26,7 @@ const LISTENERS = [
 
 function totalsOf({ object_totals: totals }) {
   return TOTALS.map(([label, name]) =>
-    h("li", {}, h("a.total", { href: address([name]) }, label, " ", h("b", {}, format.count(totals[name])))));
+    h("li", {}, h("a.total", { href: router.address([name]) }, label, " ", h("b", {}, format.count(totals[name])))));
 }
 
 function create(context) {

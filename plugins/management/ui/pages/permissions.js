@@ -1,11 +1,6 @@
 /** Permissions and topic permissions of a user or in a virtual host: tables and forms. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { h, short } from "../web/dom.js";
-import { whole } from "../web/table.js";
+import { DEFAULT_EXCHANGE, List, api, confirm, form, h, path, short, whole } from "../toolkit.js";
 import { attempt, link, vhostField } from "./widgets.js";
 
 const pattern = (text) => (text === "" ? h("code", {}, "^$ (nothing)") : h("code.name", { title: text }, text));

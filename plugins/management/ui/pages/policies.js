@@ -1,13 +1,6 @@
 /** Policies and operator policies; the form shows what a pattern matches before the policy is saved. */
 
-import api, { path } from "../core/api.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { may } from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, argumentsTable, facts, fill, form, format, h, may, path, short, tasks, whole } from "../toolkit.js";
 import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, tableOf, vhostField } from "./widgets.js";
 
 const APPLY_TO = [

@@ -1,9 +1,6 @@
 /** The form that publishes a message to an exchange or a queue. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { argumentsTable, form } from "../core/form.js";
-import * as tasks from "../core/tasks.js";
-import { h } from "../web/dom.js";
+import { DEFAULT_EXCHANGE, api, argumentsTable, form, h, path, tasks } from "../toolkit.js";
 
 const PROPERTIES = [
   ["content_type", "string", "application/json"], ["content_encoding", "string", "gzip"], ["priority", "number", "0 to 255"],

@@ -1,13 +1,8 @@
 /** The page of a queue. */
 
-import api, { DEFAULT_EXCHANGE } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill } from "../web/dom.js";
-import * as format from "../web/format.js";
+import {
+  DEFAULT_EXCHANGE, List, api, confirm, facts, fill, form, format, h, rangeChooser, rangeQuery, tasks,
+} from "../toolkit.js";
 import { bindingsTo } from "./bindings.js";
 import { consumerColumns, consumerKey } from "./channels.js";
 import { publishForm } from "./publish_form.js";

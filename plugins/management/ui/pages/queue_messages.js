@@ -1,12 +1,6 @@
 /** The messages of a queue: forms that get some of them and move them, and the list of the unacknowledged ones. */
 
-import api from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { List, api, confirm, facts, fill, form, format, h, short, show, tasks } from "../toolkit.js";
 import { link, tableOf } from "./widgets.js";
 
 const SHOWN_BYTES = 50_000; // of each payload; the rest is not sent

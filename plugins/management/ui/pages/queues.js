@@ -1,11 +1,6 @@
 /** The list of queues. */
 
-import api, { path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { argumentsTable, form } from "../core/form.js";
-import { List, paged } from "../core/list.js";
-import * as tasks from "../core/tasks.js";
-import * as format from "../web/format.js";
+import { List, api, argumentsTable, confirm, form, format, paged, path, tasks } from "../toolkit.js";
 import { countColumn, rateColumn } from "./rates.js";
 import { deleteObjects, features, folded, link, listPage, state, vhostField } from "./widgets.js";
 
@@ -33,10 +28,8 @@ const COLUMNS = [
     help: "its age, with the accuracy of the statistics interval", cell: (queue) => format.age(queue.oldest_ready_message_age) },
 ];
 const FIELDS = [
-  ...["name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "policy", "operator_policy", "state", "idle_since"],
-  ...["messages_ready", "messages_unacknowledged", "messages", "message_bytes", "oldest_ready_message_age"],
-  ...["consumers", "consumer_capacity"],
-  ...["publish", "deliver_get", "ack", "redeliver"].map((name) => `message_stats.${name}_details.rate`),
+  ...COLUMNS.map((column) => column.sort).filter(Boolean),
+  ...["durable", "auto_delete", "exclusive", "arguments", "policy", "operator_policy", "idle_since"], // of features and state
 ].join(",");
 const KNOWN_ARGUMENTS = [
   ["x-message-ttl", "number", "milliseconds until a message expires", "Limits"],
@@ -92,13 +85,10 @@ function addForm(context) {
   });
 }
 
-function createList(context) {
-  const table = new List({
-    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
-    load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
-    actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
-  });
-  return listPage("Queues", table, folded("Add a queue", addForm(context)));
-}
+const createList = (context) => listPage("Queues", new List({
+  name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
+  load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
+  actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
+}), folded("Add a queue", addForm(context)));
 
 export const queuesPage = { route: "queues", section: "queues", title: "Queues", create: createList };

@@ -1,9 +1,6 @@
 /** Rates: columns of lists, and the charts of queues, exchanges, channels and the node. */
 
-import { SamplesChart } from "../core/samples_chart.js";
-import { BYTE_STEPS } from "../web/chart.js";
-import { h, fill, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { BYTE_STEPS, SamplesChart, fill, format, h, show } from "../toolkit.js";
 import { link, section } from "./widgets.js";
 
 const MOST = 100; // others of a breakdown

@@ -1,12 +1,6 @@
 /** The reports of the analysis: the verdict, lag, top talkers and links of the last runs. */
 
-import api, { path } from "../core/api.js";
-import { List } from "../core/list.js";
-import { address } from "../core/router.js";
-import { may } from "../core/session.js";
-import { h, facts, fill } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import { List, api, facts, fill, format, h, may, path, router, whole } from "../toolkit.js";
 import { attempt, heading, listPage, save, section, state } from "./widgets.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
@@ -14,7 +8,7 @@ const HEALTH = { well: { text: "nothing", kind: "good" }, wrong: { text: "see re
 const seconds = (microseconds) => (typeof microseconds === "number" ? format.duration(microseconds / 1e6) : "");
 
 const COLUMNS = [
-  { id: "name", title: "Report", sort: "name", always: true, cell: (one) => h("a.name", { href: address(["reports", one.name]), title: one.name }, one.name) },
+  { id: "name", title: "Report", sort: "name", always: true, cell: (one) => h("a.name", { href: router.address(["reports", one.name]), title: one.name }, one.name) },
   { id: "made", title: "Made", sort: "made_at", cell: (one) => format.time(one.made_at) },
   { id: "status", title: "Verdict", sort: "status", cell: (one) => (one.error ? h("span.bad", {}, one.error) : h("span", { title: one.verdict }, state(one.status, KINDS[one.status]))) },
   { id: "health", title: "Wrong now", cell: (one) => (one.health ? h("span", { title: one.health.sentence }, state(HEALTH[one.health.status].text, HEALTH[one.health.status].kind)) : "") },
@@ -25,13 +19,10 @@ const COLUMNS = [
   { id: "missing", title: "Missing records", number: true, sort: "missing_records", cell: (one) => format.count(one.missing_records) },
 ];
 
-function createList() {
-  const table = new List({
-    name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
-    empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
-  });
-  return listPage("Reports", table);
-}
+const createList = () => listPage("Reports", new List({
+  name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
+  empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
+}));
 
 const queueName = (row) => `${row.vhost ?? ""} ${row.queue ?? row.name ?? ""}`;
 const COUNT = { number: true };

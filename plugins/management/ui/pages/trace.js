@@ -1,10 +1,6 @@
 /** The live trace: samples of the messages that pass an exchange or a queue. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { form } from "../core/form.js";
-import { may } from "../core/session.js";
-import { h, facts, fill, show } from "../web/dom.js";
-import * as format from "../web/format.js";
+import { DEFAULT_EXCHANGE, api, facts, fill, form, format, h, may, path, show } from "../toolkit.js";
 import { link, section, tableOf, vhostField } from "./widgets.js";
 
 const BOUNDS = "The trace shows at most 20 messages of each second, and ends when you leave this page.";

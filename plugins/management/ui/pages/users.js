@@ -1,12 +1,6 @@
 /** Users: the list, the page of a user with permissions and limits, and the question what a user may do. */
 
-import api, { path } from "../core/api.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { may } from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short, show } from "../web/dom.js";
-import { whole } from "../web/table.js";
+import { List, api, facts, fill, form, h, may, path, short, show, tasks, whole } from "../toolkit.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, section, vhostField } from "./widgets.js";

@@ -1,14 +1,8 @@
 /** Virtual hosts: the list, and the page of a virtual host. */
 
-import api, { path } from "../core/api.js";
-import { form } from "../core/form.js";
-import { List } from "../core/list.js";
-import { rangeChooser, rangeQuery } from "../core/samples_chart.js";
-import { may } from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, fill, short, show } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { whole } from "../web/table.js";
+import {
+  List, api, facts, fill, form, format, h, may, path, rangeChooser, rangeQuery, short, show, tasks, whole,
+} from "../toolkit.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { countColumn, dataChart, dataColumn, lengthsChart, rateColumn, ratesChart } from "./rates.js";

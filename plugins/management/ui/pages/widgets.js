@@ -1,18 +1,13 @@
 /** Widgets of several pages: links to objects, features, definition lists, sections that fold, deletion. */
 
-import api, { DEFAULT_EXCHANGE, path } from "../core/api.js";
-import { confirm } from "../core/dialog.js";
-import { follow, form } from "../core/form.js";
-import { address, go } from "../core/router.js";
-import { may } from "../core/session.js";
-import * as tasks from "../core/tasks.js";
-import { h, facts, short, show } from "../web/dom.js";
-import * as format from "../web/format.js";
-import { preference, prefer } from "../web/preferences.js";
+import {
+  DEFAULT_EXCHANGE, api, confirm, facts, follow, form, format, h, may, path, prefer, preference, router, short, show,
+  tasks,
+} from "../toolkit.js";
 
 const SAVED_MS = 10_000; // by then the browser has read the file
 
-const linkTo = (segments, name, text = name) => h("a.name", { href: address(segments), title: name }, text);
+const linkTo = (segments, name, text = name) => h("a.name", { href: router.address(segments), title: name }, text);
 
 /** Links to the pages of objects; only the name if the user may not see the page. */
 export const link = {
@@ -32,7 +27,7 @@ export const link = {
 /** A column of links to the forms that change the objects of a list; `segments` returns the address of an object's page. */
 export const editColumn = (segments) => ({
   id: "edit", title: "Operations",
-  cell: (one) => h("a", { href: address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
+  cell: (one) => h("a", { href: router.address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
 });
 
 /** A short mark with an explanation: `D` for durable. */
@@ -198,12 +193,12 @@ export function deleteForm({ vhost, name }, { kind, target, consequence, conditi
       if (!await confirm(`Delete ${kind} ${name}?`, consequence, [`${name} (${vhost})`])) return;
       await api.remove(target, Object.fromEntries(Object.entries(chosen).filter(([, isChosen]) => isChosen)));
       tasks.say(`The ${kind} ${name} is deleted.`);
-      go([list]);
+      router.go([list]);
     },
   });
 }
 
 /** The button of an object's page that deletes the object and opens the list; `remove` returns whether it was deleted. */
 export function deleteAndReturn(label, remove, list) {
-  return h("button.danger", { onclick: async () => { if (await remove()) go([list]); } }, label);
+  return h("button.danger", { onclick: async () => { if (await remove()) router.go([list]); } }, label);
 }

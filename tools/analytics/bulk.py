@@ -1,26 +1,27 @@
 """A long log, made from columns: messages that are published, enqueued, confirmed, delivered and acknowledged.
 
-    python -m tests.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000]
+    python -m tools.analytics.bulk 10000000 FOLDER [--queues 20] [--keys 1000] [--backlog 0]
 
-100 million events take a few minutes and 1 GB. There is a snapshot of all queues every 10 s.
+100 million events take a few minutes and 1 GB. There is a snapshot of all queues every 10 s. The messages of the
+backlog are not delivered, and have three events in place of five.
 """
 
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tests.analytics.log import START, arrow_schema, listed, save_state
 from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
 
-from .log import START, arrow_schema, listed, save_state
-
 EVENTS = (schema.PUBLISH, schema.ENQUEUE, schema.CONFIRM, schema.DELIVER, schema.ACK)
+UNDELIVERED = 3  # the number of the first events, which messages that stay have
 MESSAGES_PER_FILE = 200_000
 MESSAGES_PER_S = 2_000
 MESSAGE_US, SNAPSHOT_US = 1_000_000 // MESSAGES_PER_S, schema.SNAPSHOT_S * 1_000_000
@@ -30,29 +31,40 @@ NODE, BOOT = "rabbit@bulk", "b1"
 
 
 class Names(NamedTuple):
-    """The numbers of queues and of routing keys."""
+    """The numbers of queues and of routing keys; one in `stays` messages stays in its queue, none if it is 0."""
 
     queues: int = 20
     keys: int = 1000
+    stays: int = 0
+
+    def row(self, message: Any) -> Any:
+        """Return the number of the first row of a message, or of each of an array of them."""
+        stay = message // self.stays if self.stays else 0
+        return message * len(EVENTS) - stay * (len(EVENTS) - UNDELIVERED)
+
+    def staying(self, messages: np.ndarray) -> np.ndarray:
+        return messages % self.stays == self.stays - 1 if self.stays else np.zeros(len(messages), bool)
 
 
 FEW = Names()
 
 
 def write(folder: Path, events: int, names: Names = FEW) -> int:
-    """Write this many rows, rounded down to complete messages. Returns the number of messages."""
+    """Write this many rows, without the missing ones of messages that stay. Returns the number of messages."""
     messages = events // len(EVENTS)
     random = np.random.default_rng(7)
-    entered = np.zeros(names.queues, "i8")
+    entered, stayed = np.zeros((2, names.queues), "i8")
     for number, first in enumerate(range(0, messages, MESSAGES_PER_FILE)):
         count = min(MESSAGES_PER_FILE, messages - first)
         queue = random.integers(0, names.queues, count)
+        numbers = np.arange(first, first + count)
         entered += np.bincount(queue, minlength=names.queues)
-        put(folder, schema.EVENTS, columns(np.arange(first, first + count), queue, names, random), number)
+        stayed += np.bincount(queue[names.staying(numbers)], minlength=names.queues)
+        put(folder, schema.EVENTS, columns(numbers, queue, names, random), number)
     for number, first in enumerate(range(0, last_snapshot(messages) + 1, SNAPSHOTS_PER_FILE)):
         until = min(first + SNAPSHOTS_PER_FILE, last_snapshot(messages) + 1)
-        put(folder, schema.QUEUE_STATS, snapshots(np.arange(first, until), messages, entered), number)
-    save_state(folder, NODE, BootEnd(BOOT, messages * len(EVENTS), 1, ended=True))
+        put(folder, schema.QUEUE_STATS, snapshots(np.arange(first, until), messages, entered, stayed, names), number)
+    save_state(folder, NODE, BootEnd(BOOT, names.row(messages), 1, ended=True))
     return messages
 
 
@@ -101,7 +113,7 @@ def columns(messages: np.ndarray, of: np.ndarray, names: Names, random: np.rando
         "schema": np.full(len(rows), schema.SCHEMA),
         "ts_us": start_us + born + waits,
         "mono_ns": (born + waits) * 1000,
-        "row": rows * kinds + kind,
+        "row": names.row(rows) + kind,
         "msg_seq": rows + 1,
         "size": np.repeat(random.integers(100, 1000, count), kinds),
         "persistent": np.ones(len(rows), bool),
@@ -111,18 +123,19 @@ def columns(messages: np.ndarray, of: np.ndarray, names: Names, random: np.rando
         "sample_rate": np.ones(len(rows)),
     }
     texts["routed"] = pa.array(np.ones(len(rows), "i4"), mask=~published)
-    return table(schema.EVENTS, texts, numbers)
+    whole = table(schema.EVENTS, texts, numbers)
+    return whole.filter(pa.array(~names.staying(rows) | (kind < UNDELIVERED)))
 
 
-def snapshots(numbers: np.ndarray, messages: int, entered: np.ndarray) -> pa.Table:
-    """Return the snapshots of a broker that starts and ends empty; `entered` has messages by queue at the end."""
+def snapshots(numbers: np.ndarray, messages: int, entered: np.ndarray, stayed: np.ndarray, names: Names) -> pa.Table:
+    """Return the snapshots of a broker that starts empty; at its end queues have had and have these messages."""
     queues, last = len(entered), last_snapshot(messages)
     number = np.repeat(numbers, queues + 1)
     queue = np.tile(np.arange(queues + 1), len(numbers))
-    row = np.where(number == last, messages * len(EVENTS), number * SNAPSHOT_US // MESSAGE_US * len(EVENTS))
+    row = names.row(np.where(number == last, messages, number * SNAPSHOT_US // MESSAGE_US))
     closing = queue == queues
     kind = np.where(number == 0, 0, np.where(number == last, 2, 1))
-    so_far = np.append(entered, 0)[queue] * number // last
+    so_far, ready = (np.append(counts, 0)[queue] * number // last for counts in (entered, stayed))
     open_end = ~closing
     texts = {
         "node": named(number * 0, [NODE]),
@@ -141,9 +154,11 @@ def snapshots(numbers: np.ndarray, messages: int, entered: np.ndarray) -> pa.Tab
         "row": row,
         "lost_records": number * 0,
         "durable": np.ones(len(number), bool),
-        **dict.fromkeys(("ready", "unacked", "ready_bytes", "unacked_bytes"), number * 0),
+        "ready": ready,
+        **dict.fromkeys(("unacked", "ready_bytes", "unacked_bytes"), number * 0),
         "consumers": number * 0 + 1,
-        **dict.fromkeys(("published", "delivered", "acked"), so_far),
+        "published": so_far,
+        **dict.fromkeys(("delivered", "acked"), so_far - ready),
         "sample_rate": np.ones(len(number)),
     }
     return table(schema.QUEUE_STATS, texts, figures)
@@ -189,5 +204,7 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--queues", type=int, default=FEW.queues)
     parser.add_argument("--keys", type=int, default=FEW.keys)
+    parser.add_argument("--backlog", type=int, default=0, help="messages that stay in their queues")
     options = parser.parse_args()
-    print(f"{write(options.folder, options.events, Names(options.queues, options.keys)):,} messages")
+    stays = options.events // len(EVENTS) // options.backlog if options.backlog else 0
+    print(f"{write(options.folder, options.events, Names(options.queues, options.keys, stays)):,} messages")
