@@ -50,7 +50,7 @@ class ServedTransport(TransportPort):
         raise NotImplementedError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TransportHost:
     """A server as its transports use it: a share of each turn of the loop for their input and their output."""
 

@@ -55,7 +55,7 @@ class SocketOptions:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Listener:
     """A listener on one address. It accepts connections after `accept` has set their protocol."""
 

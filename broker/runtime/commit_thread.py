@@ -23,7 +23,7 @@ OWNED_S = 0.05  # until the owner of the journal is checked again
 SYNC_S = 0.05  # until declarations without later messages are synced, and the last batch is vouched for
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Committer:
     """The worker threads, which begin at once, with callbacks. Raises MemoryError without memory for the threads."""
 

@@ -32,7 +32,7 @@ Append = Callable[[int, int, int, int, int, bytes, list[int], memoryview], None]
 """Appends a message: id, largest frame, bytes of the body, channel, flags, state, queues, and the content."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Compaction:
     """The compaction of one journal.
 

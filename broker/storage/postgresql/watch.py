@@ -19,7 +19,7 @@ GUARANTEE_BEATS = 5  # between two checks of the settings of the server
 DISK_FULL = "53100"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Watch:
     """The watch over a store, from `start` to `stop`. Its callbacks run in its thread."""
 
