@@ -67,15 +67,6 @@ def test_a_use_makes_it_stay(broker: Peer, client: Client, ch: Channel, leased: 
     assert is_deleted(client, leased)
 
 
-def test_the_time_starts_anew_with_a_use(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
-    broker.wait(PART_MS)
-    ch.declare(leased, passive=True)
-    broker.wait(PART_MS)
-    assert not is_deleted(client, leased)
-    broker.wait(PART_MS)
-    assert is_deleted(client, leased)
-
-
 def test_publishing_is_no_use(broker: Peer, client: Client, ch: Channel, leased: str) -> None:
     for _ in range(2):
         broker.wait(PART_MS)

@@ -216,10 +216,14 @@ def test_orphan_acks_are_ignored() -> None:
     store(journal, [1], b"one")
     data = disk.content(FIRST)
     disk.put(FIRST, data + log_records.encode_settled(salt_of(data), 50, 1, [40, 41, 49]))
-    disk = disk.crash()
+    goes_on_after_one(disk.crash(), 60)
+
+
+def goes_on_after_one(disk: SimulatedDisk, count: int) -> None:
+    """Check that the message `one` alone is there, and that so many new messages are, as none has an id of an ack."""
     journal, found = open_journal(disk)
     assert found == {1: [b"one"]}
-    bodies = [b"%d" % number for number in range(60)]
+    bodies = [b"%d" % number for number in range(count)]
     store(journal, [1], *bodies)
     assert open_journal(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
 
@@ -235,11 +239,7 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     data = disk.content(FIRST)
     ack, _ = records_of(data)[-1]
     disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
-    journal, found = open_journal(disk)
-    assert found == {1: [b"one"]}
-    bodies = [b"%d" % number for number in range(10)]
-    store(journal, [1], *bodies)
-    assert open_journal(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+    goes_on_after_one(disk, 10)
 
 
 def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
