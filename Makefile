@@ -126,15 +126,7 @@ docs: .venv/test-more.stamp  ## the site of the documents, in build/site; a brok
 
 lock: .venv/run.stamp  ## the newest versions of the dependencies, with their hashes, for the image and the tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	for extra in "" analytics postgresql; do \
-		$(BIN)/python -m uv pip compile --quiet pyproject.toml $${extra:+--extra $$extra} --upgrade --python-version 3.11 \
-			--python-platform linux --generate-hashes --no-header --no-annotate \
-			--output-file docker/requirements$${extra:+-$$extra}.txt || exit 1; \
-	done
-	for extra in test test-more; do \
-		$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra $$extra --upgrade --python-version 3.11 --universal \
-			--generate-hashes --no-header --no-annotate --output-file docker/requirements-$$extra.txt || exit 1; \
-	done
+	@$(BIN)/python -m tools.distribution.lock
 
 dist: .venv/test.stamp .venv/tools.stamp  ## the source archive and the wheels in ./dist, with a bill of materials; ARGS=--pure is faster
 	@$(BIN)/python -m tools.distribution.build $(ARGS)
@@ -237,7 +229,7 @@ $(CLIENTS_NODE)/node_modules: $(CLIENTS_NODE)/package.json
 
 # The locked versions first. Where the package index lacks one of them, the newest one that fits is taken; a file with another
 # hash than the locked one ends it.
-.venv/test.stamp .venv/test-more.stamp: .venv/%.stamp: pyproject.toml docker/requirements-%.txt | .venv/bin/python
+.venv/test.stamp .venv/test-more.stamp: .venv/%.stamp: pyproject.toml $(wildcard docker/requirements*.txt) | .venv/bin/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes \
 		--requirement docker/requirements-$*.txt 2>.venv/locked.txt || { \
 		cat .venv/locked.txt >&2; ! grep -q 'DO NOT MATCH THE HASHES' .venv/locked.txt && \

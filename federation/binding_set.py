@@ -75,17 +75,18 @@ class ExchangeBindings:
             return False
         upstream = UpstreamBinding(binding.routing_key, binding.arguments)
         destination = (binding.destination.kind, binding.destination.name)
-        destinations = self._destinations.get(upstream, set())
-        before = len(destinations)
-        if bound:
+        destinations = self._destinations.get(upstream)
+        if destinations is None:
+            if not bound:
+                return False
+            self._destinations[upstream] = {destination}
+        elif bound:
             destinations.add(destination)
+            return False
         else:
             destinations.discard(destination)
-        if bool(before) == bool(destinations):
-            return False
-        if bound:
-            self._destinations[upstream] = destinations
-        else:
+            if destinations:
+                return False
             del self._destinations[upstream]
         self._note(upstream)
         return True
@@ -95,7 +96,10 @@ class ExchangeBindings:
         return list(self._destinations)
 
     def changed_since(self, number: int) -> list[UpstreamBinding] | None:
-        """Return the bindings that changed after `number`, oldest first, in a shared list; None if too many did."""
+        """Return the bindings that changed after change `number`, oldest first; None if too many changed since.
+
+        The list is shared by links that read the same changes: do not change it.
+        """
         self.announced = False
         if number < self._dropped:
             return None

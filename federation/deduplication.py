@@ -114,7 +114,10 @@ def identity_from_message_id(raw: bytes, routing_key: bytes, checksum: int, dige
 
 
 def identify(raw: bytes, routing_key: bytes, body_frames: bytes) -> tuple[bytes, bytes]:
-    """Return the identity of a delivery with complete `body_frames`, or b"", and its properties with it."""
+    """Return the identity of a delivery, or an empty one, and its properties with the identity added.
+
+    `body_frames` are complete frames, none for an empty body; `routing_key` is that of the delivery.
+    """
     body = join_payloads(body_frames)
     checksum = crc32(body)
     identity = identity_from_header(raw, checksum)

@@ -74,7 +74,10 @@ def no_demand_reason(ready: int, priority: int | None, room: int | None) -> str:
 
 
 def prefetch_for(prefetch_count: int, room: int | None) -> int:
-    """Return the prefetch, about twice what local consumers can take; a `prefetch_count` of 0 is no limit."""
+    """Return the prefetch to consume with, about twice what local consumers can take.
+
+    A `prefetch_count` of 0, no limit, allows the largest value of basic.qos.
+    """
     if room is None:
         return prefetch_count
     wanted = max(2 * room, MIN_PREFETCH)

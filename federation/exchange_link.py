@@ -230,7 +230,10 @@ class ExchangeLink(Link):
         )
 
     def _listen_from(self, connection: UpstreamConnection, first: bool) -> None:
-        """Set and announce the exchange of which the type gets messages; `first`: no earlier link has left state."""
+        """Set the exchange at which the local exchange's type listens, and notify the type of a change.
+
+        `first`: the upstream has no internal exchange of an earlier link.
+        """
         if not self._listens:
             return
         origin = self._upstream(connection)
@@ -255,7 +258,10 @@ class ExchangeLink(Link):
             self.node.pump()
 
     async def _ensure_upstream_exchange(self, connection: UpstreamConnection, channel: UpstreamChannel) -> None:
-        """Declare the upstream exchange like the local one, unless that name exists. Raises LinkError."""
+        """Declare the upstream exchange like the local one, unless one of that name exists, of whatever type.
+
+        Other faults of an existing exchange appear when it is bound. Raises LinkError.
+        """
         if not await self._exists(connection, self.spec.key.upstream_name):
             await self._declare_upstream_exchange(channel)
 

@@ -328,7 +328,10 @@ class Forwarder:
     # Acknowledging
 
     def _settle(self, tag: int, ticket: int, count: int, ends: bool = True) -> None:
-        """Note that deliveries up to `tag` are safe once `ticket` is durable; unless it `ends`, refused ones wait."""
+        """Note that all deliveries up to `tag` are published or dropped, and are safe once `ticket` is durable.
+
+        `ends` is False if refused deliveries still wait.
+        """
         tag = max(tag, self._published) if ends and not self._waiting else tag
         self._published = max(self._published, tag)
         if self._ack_mode == ON_PUBLISH:

@@ -172,7 +172,10 @@ class QueueStamp:
         return headers.with_items(items)
 
     def _visits(self, entries: list[Value]) -> tuple[int, list[Value]]:
-        """Return the highest count of visits over this link before, and the entries of other links."""
+        """Return how often the message came over this link before, and the entries of other links.
+
+        A client that copies headers may have made several entries of this link; the highest count is used.
+        """
         visits = 0
         others = []
         for entry in entries:
@@ -229,7 +232,10 @@ def hops_left(arguments: Table, max_hops: int, cluster_name: str, vhost: str) ->
 
 
 def bound_from(arguments: Table, cluster_name: str, vhost: str, exchange_generation: str, hops: int) -> Table:
-    """Return the arguments of a binding upstream, for this broker and an exchange's generation, such as `logs B`."""
+    """Return the arguments of a binding upstream. `cluster_name` and `vhost` are those of this broker.
+
+    `exchange_generation` is the local exchange and the generation in use, such as `logs B`.
+    """
     entry = Table.of(
         {
             "cluster-name": cluster_name,

@@ -249,7 +249,11 @@ class Link:
             self.status.next_attempt_s = None
 
     def _delay_s(self, ran: bool) -> float:
-        """Return the delay in seconds, hardly any after a link that ran, but only once within the usual delay."""
+        """Return the delay until the next attempt, in seconds.
+
+        A link that ran tries again almost at once, but only once within the usual delay, since it may fail each time it
+        runs.
+        """
         least_s = max(self.settings.reconnect_delay_s, MIN_DELAY_S)
         now_s = asyncio.get_running_loop().time()
         if ran and now_s >= self._hurried_s + least_s:

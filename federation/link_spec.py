@@ -66,7 +66,10 @@ class LinkSpec:
 def read_upstreams(
     node: Node, found: dict[str, Upstreams], before: Mapping[str, Upstreams] | None = None
 ) -> Iterator[int]:
-    """Add the upstreams of each vhost to `found`, in slices, with matches from `before`; yield the cost of each."""
+    """Add the upstreams of each virtual host to `found`, in slices; yields the cost of each.
+
+    `before` are those that were read earlier: patterns are not searched for in their names again.
+    """
     for parameter in node.parameters.unsorted():
         if parameter.component == UPSTREAM:
             if parameter.vhost not in found:
@@ -77,7 +80,10 @@ def read_upstreams(
 
 
 def scan(node: Node, upstreams: Mapping[str, Upstreams], targets: list[Exchange | Queue]) -> Iterator[int]:
-    """Add the exchanges and queues with links to `targets`, SLICE objects at a time; yield the cost of each slice."""
+    """Add all exchanges and queues to `targets` that are federated or drained to, SLICE objects at a time.
+
+    Virtual hosts without upstreams are skipped. Yields the cost of each slice.
+    """
     seen = 0
     for name in sorted(upstreams):
         vhost = node.vhosts.get(name)
@@ -168,7 +174,10 @@ class Upstreams:
         yield 1
 
     def settings_for(self, definition: Definition, kind: Kind) -> Generator[int, None, list[LinkSettings]]:
-        """Return the settings of the links that a policy requires for each of its objects of this kind; yield costs."""
+        """Return the settings of the links that a policy's definition requires for each of its objects of this kind.
+
+        Yields the cost of each.
+        """
         known = self._settings.get((kind, id(definition)))
         if known is None:
             made: list[LinkSettings] = []
@@ -196,7 +205,10 @@ class Upstreams:
         return ({"upstream": name} for name in names)
 
     def _match(self, text: str) -> Generator[int, None, dict[str, None]]:
-        """Return the names in which a pattern is found in time, none if it is invalid; yield the costs of searches."""
+        """Return the names in which the pattern is found, none if it is invalid; yields the costs of the searches.
+
+        A name for which the search takes too long does not match.
+        """
         present = self._matches.get(text)
         if present is not None:
             return present.names
@@ -260,7 +272,10 @@ def links_of(
 
 
 def keeps_upstream_queue(old: LinkSpec, new: LinkSpec) -> bool:
-    """Whether the new link declares the same queue at the same broker as the old one, whose messages it keeps."""
+    """Whether the new link uses the upstream queue of the old one, so that its messages are kept.
+
+    It does if it declares the queue with the same properties at a broker to which both links connect.
+    """
     before, after = old.settings, new.settings
     if old.key != new.key or (before.expires_ms, before.message_ttl_ms, before.queue_type) != (
         after.expires_ms,

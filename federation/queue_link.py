@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from warren.broker.plugin import Host, Queue
@@ -83,6 +82,9 @@ class QueueLink(Link):
         identity = self._upstream(connection) if self.spec.multi_hop else None
         stamp = QueueStamp(connection.safe_uri, key.name, settings.trust_user_id, identity)
 
+        def unchanged(delivery: Delivery) -> bytes:
+            return delivery.properties
+
         def prepare(delivery: Delivery) -> bytes:
             exchange = delivery.exchange.decode("utf-8", "surrogateescape")
             routing_key = delivery.routing_key.decode("utf-8", "surrogateescape")
@@ -92,7 +94,7 @@ class QueueLink(Link):
         publisher.comes_from(key.upstream, key.upstream_name)
         forwarder = Forwarder(
             self.node, publisher, connection.transport, self.status, settings.ack_mode, "", key.name,
-            attrgetter("properties") if settings.drain else prepare, self.fail,
+            unchanged if settings.drain else prepare, self.fail,
         )  # fmt: skip
         if settings.drain:
             forwarder.drain_into = self.queue

@@ -162,7 +162,10 @@ class FederationService(Service, Observer):
         return counts
 
     def restart(self, id_: str) -> bool:
-        """Restart the link with this id; return False if there is none. Raises Invalid beyond the limit of links."""
+        """Restart the link with this id; its objects upstream stay. Returns False if there is no such link.
+
+        Raises Invalid if the link is refused because of the limit.
+        """
         for key, link in self.links.items():
             if key.id == id_ and key in desired_links(self._host.node, [link.target], self._upstreams):
                 self._start(link.spec, link.target, self._end(key, removing=False))
@@ -481,7 +484,10 @@ class Refused:
 
 
 def fair_shares(wanted: Mapping[str, int], limit: float) -> dict[str, int]:
-    """Return each virtual host's part of `limit` places: no more than it wants, and an equal part of the rest."""
+    """Return how many of `limit` places each virtual host gets.
+
+    None gets more than it wants, and those that want more share the rest equally.
+    """
     shares: dict[str, int] = {}
     left = limit
     for place, (vhost, count) in enumerate(sorted(wanted.items(), key=lambda one: (one[1], one[0]))):
@@ -497,7 +503,10 @@ def refused_status() -> LinkStatus:
 
 
 async def end_in_batches(links: list[Link], settings: Links, removing: bool) -> None:
-    """End links in batches, and after `shutdown_timeout` all others (federation.*.shutdown.*)."""
+    """End links in batches; after `shutdown_timeout`, end all remaining ones without a pause.
+
+    The keys are RabbitMQ's, federation.exchanges.shutdown.* and federation.queues.shutdown.*.
+    """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + settings.shutdown_timeout / 1000
     for start in range(0, len(links), settings.link_batch_size):

@@ -10,7 +10,10 @@ GENERATIONS = ("A", "B")  # of the internal exchange, used alternately
 
 
 def base_name(upstream_exchange: str, cluster_name: str, vhost: str, exchange: str, upstream_vhost: str) -> str:
-    """Return the name of the upstream queue for this downstream exchange. Raises Invalid for a too long name."""
+    """Return the name of the upstream queue. `cluster_name`, `vhost` and `exchange` are those of the downstream.
+
+    Raises Invalid if the internal exchange's name would be too long.
+    """
     suffix = ""
     if vhost != upstream_vhost:
         suffix = f":{vhost}:{exchange}"

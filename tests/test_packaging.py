@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
 from tests.support.wheel import PACKAGES, build_wheel, install_wheel
-from tools.distribution import audit, sbom
+from tools.distribution import audit, lock, sbom
 from tools.distribution.contents import (
     LICENSES,
     NAME,
@@ -61,8 +61,7 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
 
 @pytest.mark.parametrize("extra", ["", "analytics", "postgresql", "test"])
 def test_the_image_and_the_tests_install_versions_that_are_supported_and_only_files_of_known_hashes(extra: str) -> None:
-    lock = (ROOT / "docker" / f"requirements{extra and '-' + extra}.txt").read_text(encoding="utf-8")
-    entries = lock.replace("\\\n", " ").splitlines()
+    entries = lock.requirements(ROOT / "docker" / f"requirements{extra and '-' + extra}.txt").values()
     pinned = dict(entry.split()[0].split("==") for entry in entries)
     assert all("--hash=sha256:" in entry for entry in entries)
     needed = PROJECT["dependencies"] + (PROJECT["optional-dependencies"][extra] if extra else [])

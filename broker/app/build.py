@@ -37,19 +37,16 @@ BESIDE_BYTES = 20 << 20  # 4 MiB in each of three batches of the journal, and `L
 MEANS = "a quorum queue is a durable queue, and is lost with the only machine that has it"
 REQUIRED = f"{MEANS}; storage.quorum_requires_replication refuses only new ones"
 
-SESSION_SETTINGS = (  # which have the same names in `Settings`
-    *("mechanisms", "channel_max", "frame_max", "heartbeat_s", "initial_frame_max", "max_message_size"),
-    *("connection_max", "channel_max_per_node", "consumer_max_per_channel", "default_consumer_prefetch"),
-    *("consumer_timeout_ms", "transaction_max_bytes"),
-)
-
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 def build_node(
     config: Config, clock: Clock, store: Store, hashing: Hashing | None = None, registry: Registry | None = None
 ) -> Node:
-    """Build the node and restore what was stored. A new one has the default virtual host and user, or definitions."""
+    """Build the node and restore what was stored.
+
+    A new node has the default virtual host and user, or nothing if definitions are configured to be loaded.
+    """
     users = Users(frozenset(config.loopback_users), hashing, password_rules(config), config.password_hashing)
     node = Node(
         config.node,
@@ -101,7 +98,10 @@ def build_node(
 
 
 def message_memory_bytes(config: Config) -> int:
-    """Return the memory above which messages are paged out, with BESIDE_BYTES left for what is held beside them."""
+    """Return the memory above which messages are paged out; no limit if they cannot be.
+
+    BESIDE_BYTES are left for messages that wait for the disk, and for deliveries beyond the limit.
+    """
     if config.memory:
         return 1 << 62
     limit = config.message_memory_bytes
@@ -137,7 +137,7 @@ def password_rules(config: Config) -> PasswordRules:
 
 
 def load_definitions(node: Node, config: Config) -> bool:
-    """Import the configured definition files before the journal's first batch. Log a failure and return False."""
+    """Import the configured definition files before the journal's first batch. On failure log it and return False."""
     from ..core.definitions.files import DefinitionsError, load  # here: 10 ms that most starts do not need
 
     try:
@@ -157,9 +157,20 @@ def build_settings(config: Config) -> Settings:
     anonymous = config.anonymous_login_user if config.anonymous_login_user != NO_LOGIN else None
     return Settings(
         server_properties(config.product, config.version, runs_on),
+        mechanisms=config.mechanisms,
         anonymous_user=anonymous,
         anonymous_pass=config.anonymous_login_pass,
-        **{name: getattr(config, name) for name in SESSION_SETTINGS},
+        channel_max=config.channel_max,
+        frame_max=config.frame_max,
+        heartbeat_s=config.heartbeat_s,
+        initial_frame_max=config.initial_frame_max,
+        max_message_size=config.max_message_size,
+        connection_max=config.connection_max,
+        channel_max_per_node=config.channel_max_per_node,
+        consumer_max_per_channel=config.consumer_max_per_channel,
+        default_consumer_prefetch=config.default_consumer_prefetch,
+        consumer_timeout_ms=config.consumer_timeout_ms,
+        transaction_max_bytes=config.transaction_max_bytes,
     )
 
 
@@ -169,7 +180,10 @@ def report(event: str, level: str, fields: dict[str, object]) -> None:
 
 
 class QuorumNotice(Observer):
-    """An observer that logs the first declaration of a quorum queue while the store is not replicated."""
+    """An observer that logs the first declaration of a quorum queue while the store is not replicated.
+
+    Later ones are not logged: a client may declare 10,000 queues, and all are stored alike.
+    """
 
     def __init__(self, replication: Replication) -> None:
         self._replication = replication

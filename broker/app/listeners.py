@@ -50,7 +50,10 @@ def tls(config: Config, report: Report, options: SSLOptions) -> TLS:
 
 
 async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
-    """Open all listeners; return their addresses, plain and with TLS, or None after logging a failure."""
+    """Open all listeners, and return their addresses, plain (amqp) and with TLS (amqps).
+
+    If one cannot be opened, log it and return None.
+    """
     plain = await listen_at(server, config.listeners_tcp, "--amqp")
     if plain is None or not config.listeners_ssl:
         return None if plain is None else {"amqp": plain}
@@ -66,7 +69,10 @@ async def listen(server: Server, config: Config) -> dict[str, list[str]] | None:
 async def listen_at(
     server: Server, addresses: Iterable[Address], option: str, context: TLS | None = None
 ) -> list[str] | None:
-    """Open listeners; return their addresses, or None after logging one that fails, which `option` would move."""
+    """Open listeners and return their addresses. If one cannot be opened, log it and return None.
+
+    `option` is the option of the command line that chooses other addresses, for the log.
+    """
     bound: list[str] = []
     for host, port in addresses:
         try:

@@ -142,7 +142,10 @@ def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
 
 
 async def open_store(config: Config, found: dict[str, Service], ending: Ending, systemd: Systemd) -> Store | int:
-    """Open the store, on PostgreSQL once nobody else owns it. Log a failure and return the exit status."""
+    """Open the store; on PostgreSQL wait until no other broker owns it. On failure log it and return the exit status.
+
+    A broker that was asked to end while it waited returns 0.
+    """
     try:
         remote = None
         if config.storage.url:
@@ -170,7 +173,10 @@ async def open_store(config: Config, found: dict[str, Service], ending: Ending, 
 
 
 class Ending:
-    """The shutdown by a signal, an operator or a failed task: `begun` is set then; `status` is the exit status."""
+    """Shutdown of the daemon, by a signal, an operator, or the failure of a vital task.
+
+    `begun` is set when it begins; `status` is the exit status.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.begun = asyncio.Event()
@@ -360,7 +366,10 @@ def watch_remote(store: Store, node: Node, config: Config) -> RemoteStorage | No
 
 
 def lost(error: Exception) -> None:
-    """End the process at once: what is on the disk is unknown, so nothing may be confirmed until the next start."""
+    """End the process at once after the journal could not be written or synced, or another broker has it.
+
+    The state of the disk is unknown, so nothing may be confirmed any more; the next start recovers the journal.
+    """
     if isinstance(error, OSError) and error.errno == errno.ESTALE:
         log.critical("not_owner", reason=error.strerror)
         os._exit(NOT_OWNER)

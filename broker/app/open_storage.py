@@ -35,7 +35,10 @@ class Store:
     """
 
     def __init__(self, config: Config, remote: PostgreSQLStore | None = None) -> None:
-        """Open the data folder, or the owned store, and recover the journal. Raises StorageFault, InUse, OSError."""
+        """Open the store on PostgreSQL, which this broker owns, or the data folder, and recover the journal.
+
+        Raises StorageFault, InUse, OSError.
+        """
         self.journal = Journal()
         self.metadata: Metadata | None = None
         self.definitions: Definitions | None = None

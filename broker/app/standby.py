@@ -29,7 +29,7 @@ WARN_S = 3.0  # after which a takeover that waits for a standby server is in the
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Standby:
     """The wait of one broker for a store. `ending` is set when the process is to stop."""
 

@@ -108,7 +108,10 @@ def listener_keys(prefix: str, reads_bodies: bool = True) -> tuple[Key, ...]:
 
 
 def tls_keys(prefix: str, field: str) -> tuple[Key, ...]:
-    """Return the keys of a TLS listener, whose fields are in the part of Config that `field` names."""
+    """Return the keys of a TLS listener, with their fields in the part of Config that `field` names.
+
+    The files are read again when they change, but not their names.
+    """
     kinds: tuple[tuple[str, Kind, str, str], ...] = (
         ("certfile", FilePath(), "PEM, the whole chain", ONE),
         ("keyfile", FilePath(), "PEM; default: in the certfile", ONE),

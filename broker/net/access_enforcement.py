@@ -14,7 +14,10 @@ Close = Callable[[Callable[[Connection], bool], str], int]
 
 
 class AccessEnforcement(Observer):
-    """The observer that closes connections of deleted users and vhosts, and cancels consumers without the right."""
+    """The observer that closes connections of deleted users and virtual hosts.
+
+    It also cancels consumers that have lost the right to read. `connections` returns the open connections of the node.
+    """
 
     def __init__(self, close: Close, connections: Callable[[], Iterable[Connection]], node: Node) -> None:
         self._close = close

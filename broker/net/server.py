@@ -29,7 +29,10 @@ LOOKED_AT, LOOK_COST = 50, 6  # connections in one step after a change of an ala
 
 
 class Server(TransportHost):
-    """The AMQP server: accepts connections, whose transports have the class `transport`, and flushes their output."""
+    """The AMQP server: accepts connections and flushes their output.
+
+    `transport` is the class of the transports of accepted connections.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,10 @@ class Server(TransportHost):
         node.observers.add(AccessEnforcement(self.close_connections, self.connections.values, node))
 
     async def listen(self, host: str, port: int, tls: TLS | None = None) -> list[str]:
-        """Accept connections at an address, at any free port for 0; return addresses as HOST:PORT. Raises OSError."""
+        """Accept connections at an address, with any free port for port 0; return addresses as HOST:PORT.
+
+        Raises OSError.
+        """
         listener = Listener(self.socket_options, self.report, self.supervisor, self.limits, tls)
         await listener.bind(host, port)
         listener.accept(lambda slot: self._transport(self, tls, slot=slot))

@@ -82,7 +82,10 @@ class Committer:
             self._work.put(batch)
 
     async def finish(self, work: Callable[[], bool]) -> None:
-        """Call `work` in each turn until it returns True, for FINISH_S at most; wait while the journal is behind."""
+        """Call `work` in each turn of the loop until it returns True, and wait while the journal is behind.
+
+        Give up after FINISH_S, while the disk is full, or if a batch takes too long, as `stop` does.
+        """
         journal = self._journal
         until_s = self._loop.time() + FINISH_S
         while not work() and self._loop.time() < until_s and journal.room() != DISK_FULL:

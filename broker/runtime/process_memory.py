@@ -56,7 +56,11 @@ def read(path: Path) -> str:
 
 
 def keep_heap() -> None:
-    """Make glibc keep freed memory: mapping 256 KiB anew for each read makes bench M take 1.6 times as long."""
+    """Make glibc keep some freed memory.
+
+    Every read takes 256 KiB. To unmap it, and map and zero it again for the next read, costs as much as all the rest of
+    a long message (bench M: 1.6 times).
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # another C library has no such option
         mallopt(M_TRIM_THRESHOLD, HEAP_KEPT)

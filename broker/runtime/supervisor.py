@@ -120,7 +120,10 @@ class Child:
 
 
 class Supervisor:
-    """All tasks of a node that outlive a call. `fail` stops the node after a vital task has failed."""
+    """All tasks of a node that outlive a call.
+
+    `report` logs an event: name, level, fields. `fail` stops the node after a vital task has failed.
+    """
 
     def __init__(self, report: Report, fail: Callable[[], None] = lambda: None) -> None:
         self.fail = fail

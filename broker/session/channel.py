@@ -108,7 +108,10 @@ class Channel(ChannelState):
         return allowed
 
     def check(self, what: str, kind: str, name: str) -> None:
-        """Check the user's right `what` (configure, write, read) to a queue or exchange. Raises AccessRefused."""
+        """Check a right of the user (`what`: configure, write or read) to an exchange or queue (`kind`).
+
+        Raises AccessRefused (403).
+        """
         checked = "amq.default" if kind == "exchange" and not name else name
         if not self.has_permission(what, checked):
             raise AccessRefused(
@@ -158,7 +161,10 @@ class Channel(ChannelState):
         return self.last_queue
 
     def set_shared_prefetch(self, count: int) -> None:
-        """Change the limit of all consumers together, 0 for none. Settlements of an open transaction count."""
+        """Change the limit of all consumers together, 0 for none.
+
+        Unsettled deliveries count, and those that an open transaction has settled.
+        """
         self.connection.spent += len(self.consumers) >> 3
         if self.shared_prefetch.set_limit(count):
             self.note_freed()
@@ -225,7 +231,10 @@ class Channel(ChannelState):
         return self._job is not None
 
     def begin_job(self) -> Callable[[], None]:
-        """Suspend the connection and its due replies for a job; return the function to call at the end of the job."""
+        """Suspend the connection for a job and return the function to call when the job is done.
+
+        No method is served meanwhile. Replies that wait for the journal wait for the job as well.
+        """
         assert self._job is None and not self.closing, "a suspended connection serves no method"
         self._job = ()
         self.connection.suspend()
@@ -343,7 +352,10 @@ class Channel(ChannelState):
             self.connection.node.scheduler.start(name, steps)
 
     def end_in_steps(self) -> Job:
-        """End the channel as a job. Its queues pause until its deliveries are requeued, so that others get them."""
+        """End the channel as a job.
+
+        Its queues deliver nothing until its deliveries are requeued, so that other consumers get those first.
+        """
         self.closing = True
         try:
             self.leave()

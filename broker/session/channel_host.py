@@ -283,7 +283,11 @@ class ChannelHost(Publisher):
         self.close(InternalFault("the broker failed to serve this connection"))
 
     def end(self, event: str, after_s: float, fields: dict[str, object]) -> None:
-        """Log `event` and close: close methods are answered, and the socket closes after `after_s` at the latest."""
+        """Log `event` and begin to close.
+
+        Close methods are still answered. The socket closes once the peer has closed it, after `after_s` seconds at the
+        latest.
+        """
         self.transport.report(event, "info", fields)
         self.state = CLOSING
         self.transport.close(after_s)

@@ -86,7 +86,10 @@ def generated_prefix(arguments: Table) -> str:
 
 
 def check_dead_letter_exchange(channel: Channel, name: str, arguments: Table) -> None:
-    """Check the rights for a dead-letter exchange. Raises AccessRefused (403), PreconditionFailed (406)."""
+    """Check the rights to read the queue and to write to its dead-letter exchange.
+
+    Raises AccessRefused (403), PreconditionFailed (406).
+    """
     value = arguments.get("x-dead-letter-exchange")
     if value is None:
         return
@@ -96,7 +99,10 @@ def check_dead_letter_exchange(channel: Channel, name: str, arguments: Table) ->
 
 
 def check_reply_queue(channel: Channel, name: str) -> None:
-    """Check that a name of direct reply-to exists: the pseudo-queue, or that of a consumer. Raises NotFound (404)."""
+    """Check that a declared name of direct reply-to exists: the pseudo-queue always, a reply queue with its consumer.
+
+    Raises NotFound (404).
+    """
     if name != REPLY_TO and name not in channel.vhost.reply_queues:
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
 
@@ -139,7 +145,10 @@ def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
 
 
 def find_exchange(channel: Channel, name: str) -> Exchange:
-    """Return an exchange, for which any of the three rights is enough. Raises AccessRefused (403), NotFound (404)."""
+    """Return an exchange as a passive declaration does: any of the three rights is enough.
+
+    Raises AccessRefused (403), NotFound (404).
+    """
     check_not_default(name)
     channel.check_any("exchange", name)
     return channel.vhost.exchange(name)
@@ -148,7 +157,10 @@ def find_exchange(channel: Channel, name: str) -> Exchange:
 def declare_exchange(
     channel: Channel, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
 ) -> Exchange:
-    """Create an exchange, or return an equivalent one. Raises AccessRefused (403), PreconditionFailed (406)."""
+    """Create an exchange, or return the existing one if it is equivalent.
+
+    Raises AccessRefused (403), PreconditionFailed (406), the latter also for an unknown type.
+    """
     vhost = channel.vhost
     check_size(arguments)
     vhost.check_type(type_)
@@ -313,7 +325,10 @@ def open_reply_queue(channel: Channel, no_ack: bool) -> Queue:
 
 
 def cancel_consumer(channel: Channel, tag: str) -> None:
-    """Cancel a consumer, if it exists; the connection is suspended until its auto-delete queue is deleted."""
+    """Cancel a consumer, if it exists. Its unsettled deliveries stay with the channel.
+
+    The connection is suspended until all is deleted with an auto-delete queue.
+    """
     consumer = channel.consumers.get(tag)
     if consumer is not None:
         channel.remove(consumer)
@@ -351,7 +366,10 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
 
 
 def readable_queue(channel: Channel, name: str | None) -> Queue:
-    """Return the queue to consume or get from, no reply queue. Raises the errors of `VHost.owned_queue` and 403."""
+    """Return the queue to consume or get from. Reply queues are not found.
+
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
+    """
     name = channel.queue_name(name)
     if name.startswith(REPLY_TO):
         raise NotFound(f"no queue '{name}' in {channel.vhost}")

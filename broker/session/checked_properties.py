@@ -93,7 +93,10 @@ class CheckedProperties:
 
 
 def pattern_of(raw: bytes, spans: list[tuple[int, int]]) -> re.Pattern[bytes]:
-    """Return a pattern of properties that differ only in these values, none of which is the name of direct reply-to."""
+    """Return a pattern of properties that differ from `raw` only in these values, with the same lengths.
+
+    No value may be the name of direct reply-to.
+    """
     pieces = []
     at = 0
     for start, end in spans:

@@ -42,7 +42,10 @@ class Confirms:
         self._refused: deque[int] = deque()  # publishes that a queue did not take
 
     def published(self, count: int, ticket: int, durable: int) -> bool:
-        """Add publishes; return whether they are the first to wait for batch `ticket`; `durable` is the last one."""
+        """Add `count` publishes, and return whether they are the first that wait for the batch `ticket`.
+
+        `durable` is the last durable batch.
+        """
         self.next += count
         if ticket <= durable and not self._waiting:
             self.last_settled = self.next - 1
@@ -78,7 +81,10 @@ class Confirms:
             self.last_settled = self._waiting.popleft()[1]
 
     def drain_frames(self, channel: int) -> bytes:
-        """Return the frames of the acks and nacks that are due, with at most NACKS_LIMIT nacks; then more are due."""
+        """Return the frames of the acks and nacks that are due, empty if none is.
+
+        At most NACKS_LIMIT of them are nacks; then more are due.
+        """
         if self.last_settled == self.last_sent:
             return b""
         frames: list[bytes] = []

@@ -399,7 +399,10 @@ class Connection(ChannelHost):
     # Alarms
 
     def _block(self, resource: str = "") -> None:
-        """Handle no more input until the alarm of this resource ends, or the last one. Some clients are notified."""
+        """Handle no more input, with connection.blocked to clients that support it.
+
+        It is handled again after the alarm of this resource, or without one after the last alarm.
+        """
         self.blocked = self.interrupted = True
         self.blocked_by = resource
         if "connection.blocked" in self.capabilities:
@@ -444,7 +447,10 @@ class Connection(ChannelHost):
         self.node.pump()
 
     def _fail(self, error: AMQPError) -> None:
-        """Close the connection with an error. A refused login is sent only to clients with the capability for it."""
+        """Close the connection with an error.
+
+        Only clients with the capability `authentication_failure_close` are sent a refused login.
+        """
         self.trusted = not isinstance(error, FrameError)
         if self.state == CLOSING:
             return

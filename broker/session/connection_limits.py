@@ -8,7 +8,10 @@ CHANNEL_OPEN = (20, 10)
 
 
 def admit(connection: ChannelHost, name: str) -> VHost:
-    """Return the virtual host that admits the connection, by checks in RabbitMQ's order. Raises NotAllowed (530)."""
+    """Admit a connection to a virtual host, and return the virtual host. Raises NotAllowed (530).
+
+    The checks are in RabbitMQ's order.
+    """
     node, user = connection.node, connection.user
     assert user is not None
     limit = connection.settings.connection_max

@@ -18,9 +18,9 @@ NO_ENCRYPTION = Encryption("", "")
 def logged_in(connection: ChannelHost, error: str = "") -> None:
     """Emit the event of a login over AMQP, or of its refusal for a reason."""
     peer = connection.peer
-    of = {"name": connection.login_name, "connection_type": "network", "connection_name": connection.name}
-    how = {"protocol": PROTOCOL, "auth_mechanism": connection.mechanism, "ssl": peer.encryption is not None}
-    emit_login(connection.node.events, of, peer, how, error)
+    client = {"name": connection.login_name, "connection_type": "network", "connection_name": connection.name}
+    session = {"protocol": PROTOCOL, "auth_mechanism": connection.mechanism, "ssl": peer.encryption is not None}
+    emit_login(connection.node.events, client, peer, session, error)
 
 
 def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
@@ -28,12 +28,15 @@ def http_login(events: Events, name: str, peer: Peer, error: str = "") -> None:
     emit_login(events, {"name": name, "connection_type": "http"}, peer, {}, error)
 
 
-def emit_login(events: Events, of: dict[str, str], peer: Peer, how: dict[str, object], error: str) -> None:
-    """Emit the event of a login, with these fields before and after those of the peer."""
-    if events.has_receivers:
-        ends = {"host": host(peer.local_host), "peer_host": host(peer.host), "peer_port": peer.port}
-        fields = {**of, **ends, **how, **({"error": error} if error else {})}
-        events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
+def emit_login(events: Events, client: dict[str, str], peer: Peer, session: dict[str, object], error: str) -> None:
+    """Emit the event of a login, or of its refusal if there is an `error`, with these fields and the peer's."""
+    if not events.has_receivers:
+        return
+    addresses = {"host": host(peer.local_host), "peer_host": host(peer.host), "peer_port": peer.port}
+    fields: dict[str, object] = {**client, **addresses, **session}
+    if error:
+        fields["error"] = error
+    events.emit(f"user.authentication.{'failure' if error else 'success'}", fields)
 
 
 def connection_created(connection: ChannelHost) -> None:

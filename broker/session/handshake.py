@@ -24,7 +24,10 @@ LOGGED = 40  # characters of an unknown header in the log
 
 
 class Handshake:
-    """State of the handshake, which `waits_for` a method; `opened` is called with the vhost of connection.open."""
+    """State of the handshake. `waits_for` is the next expected method: start-ok, tune-ok or open.
+
+    `opened` is called with the virtual host of connection.open, before the answer.
+    """
 
     __slots__ = ("_connection", "_opened", "_reader", "forget_login", "waits_for")
 

@@ -169,7 +169,10 @@ class InternalPublisher(InternalConnection):
 
     @property
     def held(self) -> bool:
-        """True while consumers or the disk do not keep up; contents that are published nevertheless are accepted."""
+        """True while nothing should be published because consumers or the disk do not keep up.
+
+        Contents that are published then are accepted nevertheless.
+        """
         return self._holds or self.suspended > 0
 
     def hold(self) -> None:
@@ -295,7 +298,10 @@ class InternalPublisher(InternalConnection):
         invalid: dict[int, str],
         problem: str = "",
     ) -> PublishResult:
-        """Return the result of the first `count` contents. Raises InternalFault (541) if a bug has ended a job."""
+        """Return the result of the first `count` contents, and have these confirmed and delivered.
+
+        Raises InternalFault (541) if a bug has ended a job, which closes the connection.
+        """
         if self.state == CLOSED or self._channel.closing:
             raise InternalFault("the broker failed to publish a message")
         if count < len(contents):

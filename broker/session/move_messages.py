@@ -80,7 +80,10 @@ class Run:
 
 
 class Move:
-    """A move to an exchange with this routing key, or each message's own if None. Raises AccessRefused, NotFound."""
+    """A move from a queue to an exchange, with this routing key or, if it is None, with each message's own keys.
+
+    Raises AccessRefused (403), NotFound (404).
+    """
 
     def __init__(self, channel: Channel, queue: Queue, exchange: str, routing_key: str | None) -> None:
         channel.check("write", "exchange", exchange)

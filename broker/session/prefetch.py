@@ -40,7 +40,10 @@ class SharedPrefetch:
         return self._counting or bool(self._turns) and (not self.limit or self.unacked < self.limit)
 
     def set_limit(self, limit: int) -> bool:
-        """Change the limit, and return whether deliveries made before have to be counted now (`count`)."""
+        """Change the limit, and return whether deliveries made before the change have to be counted now (`count`).
+
+        Deliveries of cancelled consumers count, too.
+        """
         first = limit > 0 and not self.limit
         if first or not limit and self.limit:
             for consumer in self._consumers.values():
@@ -51,7 +54,10 @@ class SharedPrefetch:
         return first
 
     def count(self, outstanding: int, slices: Iterable[list[Unacked]]) -> Job:
-        """Count deliveries made before there was a limit, in steps; until then all the `outstanding` ones count."""
+        """Count deliveries made before there was a limit, in steps; `outstanding` is their number.
+
+        At first all of them count, so that consumers get no more than the limit allows.
+        """
         self.unacked = outstanding
         self._counting = True
         for deliveries in slices:

@@ -163,7 +163,10 @@ def read_back(settlement: Settlement, deliveries: list[Unacked]) -> dict[tuple[Q
 
 
 def dead_lettered(node: Node, queues: Collection[Queue]) -> Iterator[int]:
-    """Wait in a job until most of what these queues dead-letter, which is in memory, is published, or cannot be."""
+    """Wait as a part of a job until most of what these queues dead-letter is published, or cannot be now.
+
+    Messages that were read back to be dead-lettered are in memory meanwhile.
+    """
     scheduler, journal = node.scheduler, node.journal
     if queues:
         yield from scheduler.caught_up()
@@ -195,7 +198,10 @@ def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[
 
 
 def cost_of_copies(settlement: Settlement, deliveries: Iterable[Unacked]) -> int:
-    """Return the cost of copies with delivery counts, and of reading shed messages, in the scheduler's units."""
+    """Return the cost of a settlement beside COST for each delivery, in the scheduler's units.
+
+    Copies with delivery counts have such a cost, and so has reading shed messages that are dead-lettered.
+    """
     if settlement is Settlement.REJECT:
         return sum([queue.cost_of_reading_back(message) for queue, _, _, message in deliveries])
     if settlement is Settlement.ACK:

@@ -52,7 +52,10 @@ class Transaction:
         self.publishes.append((route, message, queues, recorders))
 
     def settle(self, items: list[tuple[int, Unacked]], settlement: Settlement) -> int:
-        """Add settlements of removed deliveries, and return the cost. A rollback makes them outstanding again."""
+        """Add settlements of removed deliveries, and return the cost. Their contents leave memory if that is used up.
+
+        If that fails, a rollback makes all of them outstanding again.
+        """
         first = len(self.settlements)
         if items and first and self.settlements[-1][2] is not settlement:
             self._extra_cost += RUN_COST
@@ -103,7 +106,10 @@ class Transaction:
         self.published_bytes = self._cost = self._extra_cost = 0
 
     def rollback(self, channel: ChannelState) -> Job:
-        """Drop publishes, and make settled deliveries outstanding again, after a long step that is under way."""
+        """Drop publishes, and make settled deliveries outstanding again in the order of their tags, in steps.
+
+        At the end of a channel this first completes a long settlement or rollback that is under way.
+        """
         if self._steps is not None:
             yield from self._steps
         self._steps = self._rollback(channel)

@@ -183,7 +183,10 @@ class UnackedDeliveries:
         self.entries = {}
 
     def _join_sparse(self) -> None:
-        """Drop empty older parts, and join some with few deliveries, since a part keeps the space of removed ones."""
+        """Drop older parts that are empty, and join some others of which few deliveries are left.
+
+        A part keeps the space of those that were removed.
+        """
         older: list[dict[int, Unacked]] = []
         ends: list[int] = []
         joined = 0
@@ -310,7 +313,10 @@ class UnackedDeliveries:
         return parts
 
     def shed_some(self, last: int, log: TrafficLog | None, has_room: bool) -> int:
-        """Shed deliveries up to this tag, without room only stored ones; return the cost, 0 if all were looked at."""
+        """Shed some deliveries up to this tag, the last one; return the cost, 0 if all were looked at.
+
+        Without room, those that have to be stored for that are passed over for now.
+        """
         if self._to_shed is None:
             if self.passed_over and has_room:
                 self._shed_from, self.passed_over = self.passed_over, 0
@@ -352,7 +358,10 @@ class UnackedDeliveries:
         return cost + (looked >> LOOKUP_SHIFT) + 1
 
     def put_back(self, settlements: list[tuple[int, Unacked, Settlement]]) -> Job:
-        """Make removed deliveries outstanding again, in steps without new objects, which empty the list."""
+        """Make deliveries that were removed outstanding again, in steps; the list is emptied.
+
+        It makes no object for each: the garbage collector would look at very many together.
+        """
         self.passed_over = 0  # all are looked at again
         while settlements:
             some: list[Any] = settlements[-SLICE:]  # compiled code makes each typed tuple anew

@@ -276,7 +276,11 @@ class FolderDisk(FileDisk):
 
 
 def sync_data(descriptor: int) -> None:
-    """Make written data durable. Raises OSError, always with EIO: another attempt may succeed without the data."""
+    """Make durable what was written to the file.
+
+    Raises OSError, always with EIO: not even a full disk allows another attempt, which may succeed although the bytes
+    are lost.
+    """
     try:
         os.fdatasync(descriptor)
     except OSError as error:

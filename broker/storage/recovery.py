@@ -356,7 +356,10 @@ class _SortedRun:
 
 
 class _Entries:
-    """Messages of one queue in sorted runs: a copy that compaction made has a lower id, and begins a new run."""
+    """Messages of one queue in the order of the log, in sorted runs.
+
+    A copy that compaction made has a lower id than the messages before it and begins a new run: nothing is sorted.
+    """
 
     __slots__ = ("_runs",)
 
@@ -612,7 +615,10 @@ class _Scan:
                 self._recovered.dropped += 1
 
     def _take_first(self, offset: int, id_: int, size: int) -> tuple[Part, int]:
-        """Note the record of a message first written to this segment, once; return its part and position."""
+        """Note the record of a message that was first written to this segment, unless it was found before.
+
+        Return its part and position.
+        """
         block = self._block
         part, position = block.parts[0], id_ - block.first_id
         if not block.count:
@@ -627,7 +633,10 @@ class _Scan:
         return part, position
 
     def _take_copy(self, segment: Segment, offset: int, id_: int, size: int) -> tuple[Part | None, int]:
-        """Note the copy of a message of an earlier segment, if that is live; return its part and position."""
+        """Note the copy of a message of an earlier segment, which counts if that is live; return its part and position.
+
+        Without a checkpoint, blocks of deleted segments are made anew.
+        """
         if id_ >= segment.first_id:
             self._is_possible(segment, offset, 0, 0)
             return None, 0
@@ -665,7 +674,10 @@ class _Scan:
         return not any(part.has_live(id_, state.first_id) for part in state.parts)
 
     def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
-        """Note a record without the next id, before `end_id`; return whether it may be of this segment."""
+        """Note that a record does not have the next id, and return whether it may be of this segment.
+
+        `end_id` is the id of the record after it.
+        """
         possible = segment.first_id <= id_ and end_id <= self._end_id
         self._whole = False
         if not possible or id_ < self.next_id or offset != self._resumed_at:  # no damaged record explains it

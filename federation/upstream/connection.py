@@ -118,7 +118,10 @@ async def connect_transport(
 
 
 def early_close(endpoint: Endpoint) -> str:
-    """Return why the upstream may have closed the socket before AMQP, perhaps after it saw the certificate."""
+    """Return why an upstream may close the socket before it sends connection.start.
+
+    With TLS 1.3 the client's handshake is over before the server has looked at its certificate.
+    """
     if not endpoint.tls:
         return "the upstream closed the connection before AMQP began: the port may be one for TLS (amqps://)"
     line = "the upstream closed the connection right after the TLS handshake"
@@ -241,9 +244,7 @@ class UpstreamConnection:
         if isinstance(capabilities, dict):
             self.capabilities = frozenset(name for name, value in capabilities.items() if value is True)
         if WAITS_FOR_CANCEL_OK in self.capabilities:
-            self._dispatcher.answer_cancel = lambda channel, consumer_tag: self.transport.send(
-                channel, CANCEL_OK, encode_short(consumer_tag)
-            )
+            self._dispatcher.answer_cancel = self._answer_cancel
         if self.endpoint.heartbeat_s:
             self.transport.watch_heartbeats(self.endpoint.heartbeat_s)
 
@@ -308,8 +309,14 @@ class UpstreamConnection:
             self.transport.loop.call_later(RELEASE_S, self._connection.underlay.release)
             self._connection = None
 
+    def _answer_cancel(self, channel: int, consumer_tag: str) -> None:
+        self.transport.send(channel, CANCEL_OK, encode_short(consumer_tag))
+
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a call to aio-pika in a task of its own, which may cancel itself or never end. Raises LinkError."""
+        """Run a call to aio-pika in a task of its own. Raises LinkError.
+
+        aio-pika may raise CancelledError although the caller was not cancelled, and may not end with the connection.
+        """
         task = self.transport.loop.create_task(work)
         task.add_done_callback(mark_retrieved)
         either: list[asyncio.Future[Any]] = [task, self.ended]

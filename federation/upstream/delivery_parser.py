@@ -49,7 +49,10 @@ class Delivery(NamedTuple):
 
 
 class DeliverMethod:
-    """A parsed basic.deliver: `prefix` is the frame up to the delivery tag, `suffix` that after the next flag."""
+    """A parsed basic.deliver without delivery tag and redelivered flag; later deliveries often differ only in those.
+
+    `prefix` is the frame up to the delivery tag, `suffix` the frame after the redelivered flag.
+    """
 
     __slots__ = ("channel", "consumer_tag", "exchange", "routing_key", "prefix", "suffix")
 

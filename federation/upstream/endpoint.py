@@ -18,14 +18,26 @@ GUEST = "guest"  # user and password of a network URI that names none
 SHORT, LONG = 65_535, 4_294_967_295  # the largest values in connection.tune-ok
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """A string whose repr is redacted; `hidden` is sent to the peer only."""
+    """A string whose repr is redacted. Secrets are equal if their strings are equal."""
 
-    hidden: str
+    __slots__ = ("_hidden",)
+
+    def __init__(self, hidden: str) -> None:
+        self._hidden = hidden
+
+    def reveal(self) -> str:
+        """Return the string, to be sent to the peer only."""
+        return self._hidden
 
     def __repr__(self) -> str:
         return "[redacted]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._hidden == other._hidden
+
+    def __hash__(self) -> int:
+        return hash(self._hidden)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

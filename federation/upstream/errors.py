@@ -6,7 +6,10 @@ NOT_ALONE = "another broker may own the store of this one by now"
 
 
 class LinkError(Exception):
-    """A failure of a link, without secrets: `code` is the upstream's reply code or 0, `status` that of the link."""
+    """A failure of a link or of its connection; the text has no secrets.
+
+    `code` is the upstream's AMQP reply code, or 0 if the upstream did not report the error; `status` is the link's.
+    """
 
     def __init__(self, text: str, code: int = 0, status: str = "error") -> None:
         super().__init__(text)

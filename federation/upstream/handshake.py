@@ -92,7 +92,10 @@ class Mechanism:
 
 
 class AiormqConnection(aiormq.Connection):
-    """The aiormq connection of an endpoint; `frame_max` is the agreed size of frames in bytes, 0 before tune-ok."""
+    """The aiormq connection beneath aio-pika's, with the handshake that the endpoint asks for.
+
+    `frame_max` is the agreed size of whole frames, in bytes; 0 before tune-ok.
+    """
 
     def __init__(self, transport: UpstreamTransport, endpoint: Endpoint, vhost: str, properties: Table) -> None:
         url = URL.build(scheme="amqp", host="upstream", query={"heartbeat": str(endpoint.heartbeat_s)})
@@ -179,13 +182,17 @@ class PlainConnection(aio_pika.Connection):
         await self._on_connected()
 
     def __del__(self) -> None:
-        """Do nothing: aio-pika would start a task, in the loop of whichever thread collects the object."""
+        """Do nothing, since the transport is aborted already.
+
+        aio-pika would start a task, in the loop of whichever thread collects the object, even for an attempt that was
+        cancelled while it was closing.
+        """
 
 
 def sasl_response(mechanism: str, endpoint: Endpoint) -> bytes:
     """Return the response of connection.start-ok; EXTERNAL and ANONYMOUS have an empty one."""
     user = (endpoint.user or "").encode("utf-8", "surrogateescape")
-    password = (endpoint.password.hidden if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
+    password = (endpoint.password.reveal() if endpoint.password is not None else "").encode("utf-8", "surrogateescape")
     if mechanism == "PLAIN":
         return b"\0" + user + b"\0" + password
     if mechanism == "AMQPLAIN":

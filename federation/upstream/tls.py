@@ -37,7 +37,7 @@ def make_context(endpoint: Endpoint) -> ssl.SSLContext:
         if endpoint.certfile:
             for name in filter(None, (endpoint.certfile, endpoint.keyfile)):
                 check_regular(name)
-            passphrase = endpoint.key_password.hidden if endpoint.key_password is not None else ""
+            passphrase = endpoint.key_password.reveal() if endpoint.key_password is not None else ""
             # Without a function OpenSSL would ask for the passphrase of an encrypted key at the terminal.
             context.load_cert_chain(endpoint.certfile, endpoint.keyfile or None, lambda: passphrase)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: the passphrase is too long

@@ -139,7 +139,10 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
             self.loop.call_soon(self.release, YIELDING)
 
     def eof_received(self) -> bool:
-        """Close the socket, unless it has TLS, in a turn that has time; return whether it stays open until then."""
+        """Close the socket in a turn that has time, because closing very many takes more than one turn.
+
+        Returns whether the socket stays open until then. The loop itself closes a connection with TLS.
+        """
         if self._tls or self.socket is None:
             return False
         self.turns.run(CLOSE_COST, self.socket.close)
@@ -253,7 +256,10 @@ class UpstreamTransport(asyncio.StreamReaderProtocol):
                 self.socket.resume_reading()
 
     def watch_heartbeats(self, heartbeat_s: float) -> None:
-        """Abort after SILENT_CHECKS heartbeats without a byte; give aio-pika heartbeats in place of deliveries."""
+        """Abort the connection if nothing is received for SILENT_CHECKS heartbeats in which the socket is read.
+
+        aio-pika, which sees no deliveries, gets heartbeats in their place.
+        """
         if self.socket is not None:
             self._heartbeat_timer = self.loop.call_later(heartbeat_s, self._check_silence, heartbeat_s)
 

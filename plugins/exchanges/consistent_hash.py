@@ -245,7 +245,10 @@ def highest_score(seeds: _Seeds, slot: int) -> Generator[int, None, _Share]:
 
 
 def mix(number: int) -> int:
-    """Return 64 bits that depend on all bits of the number (finalizer of SplitMix64); a change would move slots."""
+    """Return 64 bits, each of which depends on all bits of the number: the finalizer of SplitMix64.
+
+    To change it would move slots to other destinations.
+    """
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
     number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK
     return number ^ number >> 31

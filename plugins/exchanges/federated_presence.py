@@ -63,7 +63,10 @@ class RemotePresence:
 
 
 class RemotePresences:
-    """The presences of other sites that one exchange knows, of which `remove_some` removes old ones in steps."""
+    """The presences of other sites that one exchange knows.
+
+    Entries that a source no longer announces are removed in steps by `remove_some`, because they may be very many.
+    """
 
     __slots__ = ("_known", "_announced", "_announced_bytes", "_unconfirmed", "_complete", "_removals")
 
@@ -80,7 +83,10 @@ class RemotePresences:
         return presence in self._known
 
     def all(self) -> Iterator[Change]:
-        """Yield the paths of all presences that are known now, as changes, but for those removed before their turn."""
+        """Yield all paths of the presences that are known now, as changes by which they were added.
+
+        A presence that is removed before its turn is left out.
+        """
         presences = list(self._known)
 
         def changes() -> Iterator[Change]:
@@ -225,7 +231,10 @@ class RemotePresences:
 
 
 def decode_path(value: Value | None) -> Path:
-    """Return the path in x-bound-from or x-received-from, empty without one. Raises SyntaxFault."""
+    """Return the path in x-bound-from or x-received-from; empty if it is missing or malformed.
+
+    Raises SyntaxFault for malformed bytes that were not checked before.
+    """
     if value is None or value[0] != "A" or not isinstance(value[1], list) or len(value[1]) > SITES_LIMIT:
         return ()
     path = []

@@ -81,8 +81,18 @@ class PresenceExchange(ExchangeType):
     description = "Presence exchange: reports which of its bindings come and go"
 
     __slots__ = (
-        *("routes_by_key_only", "remote", "_context", "_listeners", "_links", "_local_notices", "_keys"),
-        *("_remote_notices", "_restored", "_relay", "_removing", "_deleted"),
+        "routes_by_key_only",
+        "_context",
+        "_listeners",
+        "_links",
+        "_local_notices",
+        "_keys",
+        "remote",
+        "_remote_notices",
+        "_restored",
+        "_relay",
+        "_removing",
+        "_deleted",
     )
 
     fixed_arguments = (RELAY,)
@@ -266,7 +276,7 @@ class PresenceExchange(ExchangeType):
 
     def _link_notice(self, action: str, exchange: str, key: str, path: Path) -> Message:
         """Return a new notice for links: never a shared message, since each one gets an identity."""
-        headers = notice_headers(action, self.name, exchange, key)
+        headers = Table.of(notice_headers(action, self.name, exchange, key))
         return notice(self.name, headers.with_items([(RECEIVED_FROM, encode_path(path))]) if path else headers)
 
     def _summary_mark(self, complete: bool) -> Message:
@@ -342,20 +352,20 @@ def notice(exchange: str, headers: Table) -> Message:
     return framed(RoutingAddress(exchange, ""), Properties(headers=headers), b"")
 
 
-def notice_headers(action: str, exchange: str, queue: str, key: str, **site: str) -> Table:
+def notice_headers(action: str, exchange: str, queue: str, key: str) -> dict[str, str]:
     """Return the headers of the notice of a presence at `queue`, an exchange there if it is at another site."""
-    return Table.of({"action": action, "exchange": exchange, "queue": queue, "key": key, **site})
+    return {"action": action, "exchange": exchange, "queue": queue, "key": key}
 
 
 def local_notice(action: str, binding: Binding) -> Message:
     headers = notice_headers(action, binding.source, binding.destination.name, binding.routing_key)
-    return notice(binding.source, headers)
+    return notice(binding.source, Table.of(headers))
 
 
 def remote_notice(action: str, name: str, presence: Presence, exchange: str) -> Message:
     """Return the notice of the presence exchange `name` for a presence at `exchange` of another site."""
-    site = {"cluster-name": presence.cluster_name, "vhost": presence.vhost}
-    return notice(name, notice_headers(action, name, exchange, presence.key, **site))
+    headers = notice_headers(action, name, exchange, presence.key)
+    return notice(name, Table.of({**headers, "cluster-name": presence.cluster_name, "vhost": presence.vhost}))
 
 
 def wants_summary(argument: Value | None) -> bool:

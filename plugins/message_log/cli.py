@@ -202,7 +202,7 @@ def analyze(options: Namespace) -> int:
 
 
 def headlines(report: dict[str, Any]) -> Iterator[str]:
-    """Yield the last lines of a run: what is wrong now, with the commands that trace examples, and the verdict."""
+    """Yield the last lines of a run: what is wrong now, and the verdict, with commands that trace examples."""
     from .analysis.health import trace_command
 
     wrong = report["wrong_now"][:SHOWN]
@@ -214,6 +214,8 @@ def headlines(report: dict[str, Any]) -> Iterator[str]:
     more = report["rows"]["wrong_now"] - len(wrong)
     if more:
         yield f"wrong now: {more:,} more, in report.json"
+    for row in report["lost"][:1]:
+        yield f"lost, for example: {trace_command(row['message'], report['input']['folder'])}"
     yield report["verdict"]
 
 

@@ -165,8 +165,9 @@ def user_rule(item: Document, target: Target) -> tuple[str, str]:
 
 
 def global_rule(item: Document, target: Target) -> tuple[str, str]:
-    own = item["name"] in OWN_GLOBALS
-    return f"global parameter '{item['name']}': each broker has its own" if own else "", ""
+    if item["name"] in OWN_GLOBALS:
+        return f"global parameter '{item['name']}': each broker has its own", ""
+    return "", ""
 
 
 def parameter_rule(item: Document, target: Target) -> tuple[str, str]:

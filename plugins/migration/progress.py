@@ -90,7 +90,7 @@ class Display:
 
 def table(rows: list[Progress]) -> list[str]:
     """Return a heading and a line for each queue."""
-    width = max(len("queue"), *(len(row.title) for row in rows))
+    width = max(len("queue"), max((len(row.title) for row in rows), default=0))
     return [f"{'queue':<{width}} {'moved':>12} {'ready':>12} {'unacked':>9}", *(row.line(width) for row in rows)]
 
 

@@ -22,8 +22,18 @@ def byte_counts(connection: Connection) -> Values:
     return connection.received_bytes, connection.sent_bytes, 0
 
 
+def closed_byte_counts(scope: Scope) -> Values:
+    of = scope.node.closed
+    return of.received_bytes, of.sent_bytes, 0
+
+
 def packets(connection: Connection) -> Values:
     return connection.received_reads, connection.sent_writes, len(connection.output.buffer), len(connection.channels)
+
+
+def closed_packet_counts(scope: Scope) -> Values:
+    of = scope.node.closed
+    return of.received_reads, of.sent_writes, 0, 0
 
 
 BYTES = counters(
@@ -37,11 +47,9 @@ PACKETS = (
 )
 GROUPS = (
     PerObjectGroup(
-        *("connection_coarse_metrics", BYTES, all_connections, byte_counts, LABELS, texts),
-        deleted=lambda scope: (scope.node.closed.received_bytes, scope.node.closed.sent_bytes, 0),
+        "connection_coarse_metrics", BYTES, all_connections, byte_counts, LABELS, texts, deleted=closed_byte_counts
     ),
     PerObjectGroup(
-        *("connection_metrics", PACKETS, all_connections, packets, LABELS, texts),
-        deleted=lambda scope: (scope.node.closed.received_reads, scope.node.closed.sent_writes, 0, 0),
+        "connection_metrics", PACKETS, all_connections, packets, LABELS, texts, deleted=closed_packet_counts
     ),
 )

@@ -9,6 +9,7 @@ from warren.broker.core.policies.parameters import CLUSTER_ID
 from warren.broker.product import PRODUCT, product_version
 
 from ..management.service import ManagementService
+from ..management.stats.process_stats import PROC_LIMIT
 from .families import Family, FamilyGroup, Row, Values, counters, gauges, single_row, text
 from .scope import Scope
 
@@ -32,7 +33,7 @@ def limits(scope: Scope) -> Values:
     at, resources = scope.state.readings, scope.host.resources
     return (
         *(at.fd_total, at.sockets_total, resources.memory_limit_bytes, resources.disk_free_limit_bytes),
-        *(at.proc_total, 0, NET_TICKTIME_S, at.uptime_ms / 1000),
+        *(PROC_LIMIT, 0, NET_TICKTIME_S, at.uptime_ms / 1000),
     )
 
 

@@ -23,6 +23,11 @@ export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(name);
   if (classes.length) element.className = classes.join(" ");
   if (name === "button") element.type = "button"; // unless an attribute says that it sends a form
+  return filled(element, attributes, children);
+}
+
+/** Give a new element its attributes and children. */
+function filled(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) listen(element, key.slice(2), value);
@@ -31,8 +36,7 @@ export function h(tag, attributes = {}, ...children) {
     else if (key === "class") element.classList.add(...value.split(" ").filter(Boolean));
     else element.setAttribute(key, value === true ? "" : String(value));
   }
-  append(element, children);
-  return element;
+  return append(element, children);
 }
 
 /** Append texts and nodes; arrays are flattened, null, undefined and false are left out. */
@@ -95,16 +99,7 @@ export function show(element, visible) {
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Make an SVG element. */
-export function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) listen(element, key.slice(2), value);
-    else element.setAttribute(key, String(value));
-  }
-  append(element, children);
-  return element;
-}
+export const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
 
 /** A name that may be longer than its cell: it is cut there, and its title has the whole. */
 export const short = (name) => h("span.name", { title: name }, name);

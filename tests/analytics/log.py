@@ -189,6 +189,17 @@ class Log:
             {**self._stamp(), "name": name, "value": value, "kind": kind, "labels": {}, **columns}
         )
 
+    def begin(self, *queues: str) -> Log:
+        """Take the snapshot of the start, which has these queues."""
+        self.declare(*queues)
+        self.snapshot(schema.START)
+        return self
+
+    def stop(self, *removed: int) -> list[Path]:
+        """Take the snapshot of the stop, and write all files, as `write`."""
+        self.snapshot(schema.STOP)
+        return self.write(*removed)
+
     def write(self, *removed: int) -> list[Path]:
         """Write files of the new rows, without rows of the log with some numbers. Returns their paths."""
         self.tables[schema.EVENTS] = [row for row in self.tables[schema.EVENTS] if row["row"] not in removed]

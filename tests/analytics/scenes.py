@@ -26,8 +26,7 @@ def well(folder: Path) -> list[Log]:
     downstream.write()
     busy(downstream)
     for log in (upstream, downstream):
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
     return [upstream, downstream, *restarted(folder)]
 
 
@@ -89,15 +88,13 @@ def restarted(folder: Path) -> list[Log]:
     first.snapshot(schema.START)
     for _ in range(3):
         first.publish("kept")
-    first.snapshot(schema.STOP)
-    first.write()
+    first.stop()
     second.follow(first)
     numbers = second.recovered("kept", 2)
     second.snapshot(schema.START)
     second.deliver(numbers[0], "kept", redelivered=True)
     second.ack(numbers[0], "kept")
-    second.snapshot(schema.STOP)
-    second.write()
+    second.stop()
     return [first, second]
 
 
@@ -117,11 +114,6 @@ def damaged(folder: Path) -> dict[str, Log]:
     return logs
 
 
-def ended(log: Log, *removed: int) -> None:
-    log.snapshot(schema.STOP)
-    log.write(*removed)
-
-
 def row_of(log: Log, event: str, number: int) -> int:
     rows = [row["row"] for row in log.tables[schema.EVENTS] if (row["event"], row["msg_seq"]) == (event, number)]
     found: int = rows[0]
@@ -132,33 +124,33 @@ def without(event: str) -> Damage:
     """Return a damage: the row of one message is removed from the log."""
 
     def damage(log: Log, numbers: list[int]) -> None:
-        ended(log, row_of(log, event, numbers[REMOVED]))
+        log.stop(row_of(log, event, numbers[REMOVED]))
 
     return damage
 
 
 def without_a_message(log: Log, numbers: list[int]) -> None:
-    ended(log, *[row["row"] for row in log.tables[schema.EVENTS] if row["msg_seq"] == numbers[REMOVED]])
+    log.stop(*[row["row"] for row in log.tables[schema.EVENTS] if row["msg_seq"] == numbers[REMOVED]])
 
 
 def vanished(log: Log, numbers: list[int]) -> None:
     """Lose a message without an event or a gap."""
     number = log.publish("work")
     log.ready["work"].remove(number)
-    ended(log)
+    log.stop()
 
 
 def twice(log: Log, numbers: list[int]) -> None:
     """Log an acknowledgement twice."""
     log.event(schema.ACK, numbers[REMOVED], queue="work")
-    ended(log)
+    log.stop()
 
 
 def dropping(log: Log, numbers: list[int]) -> None:
     """Lose two records in a full buffer."""
     log.row += 2
     log.lost = 2
-    ended(log)
+    log.stop()
 
 
 def unstopped(log: Log, numbers: list[int]) -> None:
@@ -169,18 +161,17 @@ def unstopped(log: Log, numbers: list[int]) -> None:
     again = Log(log.folder, log.node, "b2", START + timedelta(hours=1))
     again.follow(log)
     again.snapshot(schema.START)
-    again.snapshot(schema.STOP)
-    again.write()
+    again.stop()
 
 
 def unharmed(log: Log, numbers: list[int]) -> None:
-    ended(log)
+    log.stop()
 
 
 def sampled(log: Log, numbers: list[int]) -> None:
     """Log one message in four, while the queue has further messages."""
     log.ready["work"] += [-1] * 7
-    ended(log)
+    log.stop()
 
 
 DAMAGES: dict[str, Damage] = {

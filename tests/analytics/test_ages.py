@@ -32,8 +32,7 @@ def settle(log: Log, number: int, queue: str, **columns: Any) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    log = Log(tmp_path / "log")
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "log").begin()
     return log
 
 
@@ -47,8 +46,7 @@ def test_the_age_of_a_dead_letter_counts_from_the_first_publish(log: Log, tmp_pa
     pause(log, 60)
     settle(log, number, "last")
     log.round_trip("work")
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     report = made(tmp_path)
     (row,) = report["end_to_end"]
     assert (row["origin_node"], row["origin"], row["queue"]) == ("rabbit@a", "work", "last")
@@ -87,8 +85,7 @@ def test_the_age_of_a_message_counts_over_links(tmp_path: Path, slices: int, mon
     for number in waiting:
         settle(third, number, "end")
     for each in logs:
-        each.snapshot(schema.STOP)
-        each.write()
+        each.stop()
     report = made(tmp_path)
     rows = {(row["origin_node"], row["node"]): row for row in report["end_to_end"]}
     over_two = rows["rabbit@b", "rabbit@c"]
@@ -109,8 +106,7 @@ def test_messages_with_one_identity_have_no_age(tmp_path: Path) -> None:
         come = {"identity": "same", "link": LINK, "upstream": "a"}
         settle(downstream, downstream.publish("end", event=schema.FED_IN, **come), "end")
     for each in (upstream, downstream):
-        each.snapshot(schema.STOP)
-        each.write()
+        each.stop()
     assert made(tmp_path)["end_to_end"] == []
 
 
@@ -124,8 +120,7 @@ def test_consumers_are_named_with_what_they_hold(log: Log, tmp_path: Path) -> No
         pause(log, held_s)
         log.event(schema.ACK, number, **about)
         log.ready["q"].remove(number)
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     report = made(tmp_path)
     rows = {row["consumer_tag"]: row for row in report["consumers_by_name"]}
     assert {tag: row["acknowledged"] for tag, row in rows.items()} == {"quick": 1, "late": 1}
@@ -149,8 +144,7 @@ def test_only_the_slowest_messages_are_kept(log: Log, tmp_path: Path, monkeypatc
         pause(log, seconds)
         settle(log, numbers[-1], "q")
         log.write()
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     assert [row["msg_seq"] for row in made(tmp_path)["slowest"]] == [numbers[0], numbers[2], numbers[4]]
 
 

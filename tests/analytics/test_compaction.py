@@ -25,8 +25,7 @@ LATER = START + timedelta(hours=3)
 
 
 def export(folder: Path, boot_id: str = "b1", files: int = 5) -> Log:
-    log = Log(folder, boot_id=boot_id)
-    log.snapshot(schema.START)
+    log = Log(folder, boot_id=boot_id).begin()
     for number in range(files):
         log.round_trip("q", message_id=f"{boot_id}-{number}")
         log.snapshot()

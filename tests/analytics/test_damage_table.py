@@ -18,6 +18,7 @@ from warren.plugins.message_log.analysis import report
 from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
+from warren.plugins.message_log.analysis.page.document import document
 from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
@@ -58,14 +59,12 @@ def export(folder: Path) -> None:
     cross(first, other)
     for log in (first, other):
         work(log)
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
     second.follow(first)
     second.recovered("q", len(first.ready["q"]))
     second.snapshot(schema.START)
     work(second)
-    second.snapshot(schema.STOP)
-    second.write()
+    second.stop()
 
 
 def work(log: Log) -> None:
@@ -173,69 +172,49 @@ def rewrite(folder: Path) -> None:
 
 SPOILED = r"1 manifest or state file is damaged \(such as part-a@lab-a1"
 FILE = r"events/\S+-a1-000001.parquet with \d+ records"
+MISSING, CHANGED = (
+    rf"^The log does not balance: 1 file of the export {what} \({FILE}\)\. " for what in ("missing", "changed")
+)
+UNREADABLE = r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)"
+NEWEST = r"the log of the newest boot is missing, with \d+ records \({}\)"
+OTHER_END = rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {{}}\)"
+UNNOTICED = r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)"
+UNLOGGED = r"20 messages: the queue counted more acknowledgements than the log has \(q at a@lab a1\)"
 DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "none": (lambda folder: None, BALANCED, (r"^Nothing is missing: [\d,]+ records were checked",)),
     "a file deleted": (
         removal("events/*/*/part-*-a1-000001.parquet"),
-        IMBALANCED,
-        (
-            rf"^The log does not balance: 1 file of the export missing \({FILE}\)\. ",
-            r"\d other imbalances? may be a conseq",
-        ),
+        *(IMBALANCED, (MISSING, r"\d other imbalances? may be a conseq")),
     ),
-    "a file truncated": (
-        truncate,
-        IMBALANCED,
-        (
-            rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
-        ),
-    ),
-    "a page damaged": (
-        flip,
-        IMBALANCED,
-        (
-            rf"^The log does not balance: 1 file of the export changed \({FILE}\)\. ",
-            r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)",
-        ),
-    ),
+    "a file truncated": (truncate, IMBALANCED, (CHANGED, UNREADABLE)),
+    "a page damaged": (flip, IMBALANCED, (CHANGED, UNREADABLE)),
     "files of two nodes swapped": (swap, IMBALANCED, (r"2 files of the export changed",)),
     "the boot before removed": (
         removal("*/*/*/part-*-a1-*", "manifest/*-a1.jsonl"),
-        INCOMPLETE,
-        (r"the log of the boot before is missing \(a@lab a2\)",),
+        *(INCOMPLETE, (r"the log of the boot before is missing \(a@lab a2\)",)),
     ),
     "the newest boot removed": (
         removal("*/*/*/part-*-a2-*", "manifest/*-a2.jsonl"),
-        INCOMPLETE,
-        (r"not certain: the log of the newest boot is missing, with 309 records \(a@lab a2\)",),
+        *(INCOMPLETE, (f"not certain: {NEWEST.format('a@lab a2')}", "with 309 records")),
     ),
-    "the folder of manifests removed": (
-        removal("manifest"),
-        INCOMPLETE,
-        (r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)",),
-    ),
+    "the folder of manifests removed": (removal("manifest"), INCOMPLETE, (UNNOTICED,)),
     "a manifest removed": (removal("manifest/*-b1.jsonl"), INCOMPLETE, (r"1 boot has no manifest.*part-b@lab-b1",)),
-    "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (r"3 boots have no manifest",)),
+    "manifests and metrics removed": (removal("manifest", "metrics"), INCOMPLETE, (UNNOTICED,)),
     "the downstream removed": (
         removal("*/*/*/part-b@*", "manifest/part-b@*", f"state/{B}.json"),
-        INCOMPLETE,
-        (rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {A}\)",),
+        *(INCOMPLETE, (OTHER_END.format(A),)),
     ),
     "the upstream removed": (
         removal("*/*/*/part-a@*", "manifest/part-a@*", f"state/{A}.json"),
-        INCOMPLETE,
-        (rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {B}\)",),
+        *(INCOMPLETE, (OTHER_END.format(B),)),
     ),
     "a node removed, but not its state": (
         removal("*/*/*/part-b@*", "manifest/part-b@*"),
-        INCOMPLETE,
-        (r"the log of the newest boot is missing, with \d+ records \(b@lab b1\)",),
+        *(INCOMPLETE, (NEWEST.format("b@lab b1"),)),
     ),
     "the end of the newest boot removed": (
         cut_newest,
-        IMBALANCED,
-        (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",),
+        *(IMBALANCED, (r"^The log does not balance: 103 records missing from the log \(a@lab a2\)",)),
     ),
     "a manifest cut": (cut_manifest, INCOMPLETE, (r"\d files? (is|are) in no manifest \(such as ",)),
     **{
@@ -245,24 +224,14 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
-        INCOMPLETE,
-        (r"1 manifest or state file is damaged \(such as a@lab.json",),
+        *(INCOMPLETE, (r"1 manifest or state file is damaged \(such as a@lab.json",)),
     ),
-    "the folder of states removed": (
-        removal("state"),
-        INCOMPLETE,
-        (r"3 boots have no state of the node.*part-a@lab-a1",),
-    ),
+    "the folder of states removed": (removal("state"), INCOMPLETE, (r"3 boots have no state of the node.*@lab-a1",)),
     "a state removed": (removal(f"state/{B}.json"), INCOMPLETE, (r"1 boot has no state of the node.*part-b@lab-b1",)),
-    "acknowledgements rewritten": (
-        rewrite,
-        IMBALANCED,
-        (r"20 messages: the queue counted more acknowledgements than the log has \(q at a@lab a1\)",),
-    ),
+    "acknowledgements rewritten": (rewrite, IMBALANCED, (UNLOGGED,)),
     "all snapshots removed": (
         removal("queue_stats"),
-        IMBALANCED,
-        (r"9 files of the export missing", r"there is no snapshot to compare with"),
+        *(IMBALANCED, (r"9 files of the export missing", r"there is no snapshot to compare with")),
     ),
 }
 
@@ -280,8 +249,7 @@ def test_each_damage_has_its_sentence(tmp_path: Path, name: str) -> None:
 
 
 def test_records_that_a_writer_had_not_finished_are_counted_by_the_state_of_the_node(tmp_path: Path) -> None:
-    log = Log(tmp_path / "export", A)
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "export", A).begin()
     log.write()
     save_state(log.folder, A, BootEnd(log.boot_id, 90_140, 1))
     expect(
@@ -293,15 +261,12 @@ def test_records_that_a_writer_had_not_finished_are_counted_by_the_state_of_the_
 
 
 def test_lost_records_explain_the_imbalances_that_follow_from_them(tmp_path: Path) -> None:
-    log = Log(tmp_path / "export", A)
-    log.declare("q")
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "export", A).begin("q")
     log.round_trip("q")
     lost = range(log.row, log.row + 5)
     log.round_trip("q")
     log.lost = 5
-    log.snapshot(schema.STOP)
-    log.write(*lost)
+    log.stop(*lost)
     expect(
         log.folder,
         INCOMPLETE,
@@ -311,8 +276,7 @@ def test_lost_records_explain_the_imbalances_that_follow_from_them(tmp_path: Pat
 
 
 def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path) -> None:
-    log = Log(tmp_path / "export", A)
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "export", A).begin()
     log.write()
     for _ in range(3):
         log.now_us += 3_600_000_000
@@ -320,39 +284,45 @@ def test_hours_of_a_running_broker_without_snapshots_are_a_reason(tmp_path: Path
         if log.tables[schema.QUEUE_STATS][0]["snapshot"] != 2:
             log.write()
         log.tables[schema.QUEUE_STATS].clear()
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     expect(log.folder, INCOMPLETE, r"1 hour of a running broker has no snapshot, such as 2026-11-22 07 \(a@lab b1\)")
 
 
-@pytest.mark.parametrize(("identities", "status"), [("same", INCOMPLETE), ("own", BALANCED)])
-def test_a_repeated_message_does_not_hide_a_lost_one_with_the_same_body(
-    tmp_path: Path, identities: str, status: str
-) -> None:
+# The messages of a link with equal bodies and no message_id: those taken, repeated and lost, and the sentences.
+EQUAL: dict[str, tuple[int, int, int, str, tuple[str, ...]]] = {
+    "own bodies": (5, 2, 0, BALANCED, ()),
+    "none lost": (5, 0, 0, BALANCED, ()),
+    "some lost": (5, 0, 2, IMBALANCED, (r"balance: 2 messages: taken by the link and not arrived",)),
+    "fewer repeated than lost": (
+        *(5, 1, 3, IMBALANCED),
+        (r"balance: 2 messages: taken by the link and not arrived", r"up to 1 message of a link may be lost"),
+    ),
+    "as many repeated as lost": (5, 1, 1, INCOMPLETE, (r"certain: up to 1 message of a link may be lost",)),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_of_equal_messages_as_many_are_lost_as_did_not_arrive(tmp_path: Path, name: str) -> None:
+    count, repeated, lost, status, sentences = EQUAL[name]
     upstream, downstream = Log(tmp_path / "export", A), Log(tmp_path / "export", B)
     for log in (upstream, downstream):
         log.snapshot(schema.START)
-    taken = {number: upstream.publish(LINK) for number in range(3)}
-
-    def arrive(number: int) -> None:
-        about = {"identity": "equal" if identities == "same" else f"message {number}", "link": LINK, "upstream": "a"}
-        downstream.publish("q", event=schema.FED_IN, **about)
-
-    for number, message in taken.items():
+    for number, message in enumerate([upstream.publish(LINK) for _ in range(count)]):
+        about = {"identity": f"message {number}" if name == "own bodies" else "equal", "link": LINK}
         upstream.deliver(message, LINK)
-        if number == 0:
-            arrive(0)
+        for _ in range((number < repeated) + (number < count - lost)):
+            downstream.publish("q", event=schema.FED_IN, upstream="a", **about)
+        if number < repeated:
             upstream.requeue(message, LINK)  # the link is cut before its acknowledgement
             upstream.deliver(message, LINK, redelivered=True)
-        if number != 2 or identities == "own":
-            arrive(number)
-        identity = "equal" if identities == "same" else f"message {number}"
-        upstream.ack(message, LINK, schema.FED_OUT, identity=identity, link=LINK)
+        upstream.ack(message, LINK, schema.FED_OUT, **about)
     for log in (upstream, downstream):
-        log.snapshot(schema.STOP)
-        log.write()
-    text = rf"up to 1 message of a link may be lost, since 3 have the same body .* \({LINK} of {A}\)"
-    expect(tmp_path / "export", status, *[text] * (status == INCOMPLETE))
+        log.stop()
+    ledger = expect(tmp_path / "export", status, *sentences)
+    if status == IMBALANCED:
+        values = report.make_report(InProcess(), ledger).values
+        assert [(row["link"], row["message"]) for row in values["lost"]] == [(LINK, "equal")]
+        assert values["rows"]["lost"] == lost - repeated
 
 
 # Legal histories
@@ -387,8 +357,7 @@ def test_a_clock_that_steps_back_between_boots_is_no_fault(tmp_path: Path, last_
 
 def test_a_clock_that_is_ahead_calls_no_other_broker_dead(tmp_path: Path) -> None:
     for node, start in ((A, datetime.now(UTC) + 2 * HOUR), (B, datetime.now(UTC))):
-        log = Log(tmp_path / "export", node, start=start)
-        log.snapshot(schema.START)
+        log = Log(tmp_path / "export", node, start=start).begin()
         log.round_trip("q")
         log.snapshot()
         log.write()
@@ -399,8 +368,7 @@ def test_a_clock_that_is_ahead_calls_no_other_broker_dead(tmp_path: Path) -> Non
 def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC)).begin()
     log.write()
     listed_ns, calls = int(log.start.timestamp() * 1e9), []
     monkeypatch.setattr(
@@ -415,8 +383,7 @@ def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
 def test_a_copy_of_a_log_in_which_no_record_is_checked_is_not_balanced(
     tmp_path: Path, waiting: int, status: str
 ) -> None:
-    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC)).begin()
     log.write()
     save_state(log.folder, A, BootEnd(log.boot_id, waiting, 1))
     sentences = r"no record is checked yet: .* \(a@lab b1\)", "90,140 records are not checked"
@@ -424,8 +391,7 @@ def test_a_copy_of_a_log_in_which_no_record_is_checked_is_not_balanced(
 
 
 def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Path) -> None:
-    log = Log(tmp_path / "export", A, start=datetime.now(UTC))
-    log.snapshot(schema.START)
+    log = Log(tmp_path / "export", A, start=datetime.now(UTC)).begin()
     log.round_trip("q")
     log.snapshot()
     log.write()
@@ -441,8 +407,7 @@ def test_files_that_are_finished_after_the_listing_are_not_missing(tmp_path: Pat
             found = super().files(below)
             if stops:
                 log.round_trip("q")
-                log.snapshot(schema.STOP)
-                log.write()
+                log.stop()
             return found
 
     ledger = make_ledger(InProcess(), Growing(str(log.folder)), Folder(str(tmp_path / "stored")))
@@ -457,14 +422,12 @@ def test_a_boot_that_a_restored_backup_of_the_export_hides_is_missed(
     first, third = Log(tmp_path / "export", A, "a1"), Log(tmp_path / "export", A, "a3", START + HOUR)
     first.snapshot(schema.START)
     work(first)
-    first.snapshot(schema.STOP)
-    first.write()
+    first.stop()
     third.follow(first)
     third.link |= {"exported_boot": exported, "exported_at": START + HOUR / 2}
     third.recovered("q", len(first.ready["q"]))
     third.snapshot(schema.START)
-    third.snapshot(schema.STOP)
-    third.write()
+    third.stop()
     expect(first.folder, status, *[r"the log of the boot before is missing \(a@lab a3\)"] * (status == INCOMPLETE))
 
 
@@ -498,8 +461,7 @@ def two_brokers(folder: Path, follows: bool) -> None:
     first.round_trip("q")
     for log in (first, second):
         log.now_us += 1_000_000
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
 
 
 @pytest.mark.parametrize("follows", [False, True])
@@ -515,8 +477,7 @@ def test_two_boots_that_follow_one_are_of_two_brokers(tmp_path: Path) -> None:
             log.follow(first)
         log.snapshot(schema.START)
         log.round_trip("q")
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
     expect(tmp_path / "export", INCOMPLETE, r"two brokers have this name: .* \(a@lab b1, a@lab b2\)")
 
 
@@ -557,8 +518,7 @@ def restarted(folder: Path, end: str, ready: int, taken: int = 0, **found: Any) 
     second.link |= found
     second.recovered("q", ready)
     second.snapshot(schema.START)
-    second.snapshot(schema.STOP)
-    second.write()
+    second.stop()
 
 
 STOP, KILL = schema.STOP, schema.PERIODIC
@@ -614,6 +574,19 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
         assert ledger.verdict.reasons == []
 
 
+def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    restarted(tmp_path / "export", STOP, MESSAGES - 3)
+    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    assert [(row["queue"], row["message"], row["message_id"]) for row in values["lost"]] == [
+        ("q", f"a1/{number + 1}", f"m{number}") for number in range(5, MESSAGES + 5)
+    ]
+    assert {(row["lost"], row["among"]) for row in values["lost"]} == {(3, MESSAGES)}
+    monkeypatch.setattr("warren.plugins.message_log.analysis.ledger.LISTED", 7)
+    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    assert (len(values["lost"]), values["rows"]["lost"]) == (7, MESSAGES)
+    assert f"warren trace a1/6 --input {tmp_path / 'export'}" in document(values)
+
+
 # Files that no broker writes
 
 
@@ -640,12 +613,10 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     tmp_path: Path, table: str, column: str, value: Any
 ) -> None:
     folder = tmp_path / "export"
-    log = Log(folder, A)
-    log.snapshot(schema.START)
+    log = Log(folder, A).begin()
     log.metric(schema.CHANNELS, 1)
     log.round_trip("q", message_id="m")
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     (path,) = folder.glob(f"{table}/*/*/*.parquet")
     rows = pq.ParquetFile(path).read()
     place = rows.schema.get_field_index(column)

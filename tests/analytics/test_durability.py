@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,41 +112,26 @@ class Load(threading.Thread):
             return
 
 
-def deleted(folder: Path) -> None:
-    with Node(folder, "deleted") as node:
+def delete(node: Node) -> None:
+    shutil.rmtree(node.data)
+
+
+def cut(node: Node) -> None:
+    """Remove the second half of the journal."""
+    for segment in (node.data / "log").iterdir():
+        content = segment.read_bytes().rstrip(b"\0")
+        segment.write_bytes(content[: len(content) // 2])
+
+
+def restarted(folder: Path, name: str, kill: bool, damage: Callable[[Node], None] = lambda node: None) -> None:
+    """Publish, stop or kill a broker, damage its data, and start it again."""
+    with Node(folder, name) as node:
         node.publish("q")
-        node.stop()
-        shutil.rmtree(node.data)
-        node.start()
-        node.stop()
-
-
-def killed(folder: Path) -> None:
-    with Node(folder, "killed") as node:
-        node.publish("q")
-        node.kill_writing(3 * MESSAGES)
-        node.start()
-        node.stop()
-
-
-def cut(folder: Path) -> None:
-    """The journal of a killed broker loses its second half."""
-    with Node(folder, "cut") as node:
-        node.publish("q")
-        node.kill_writing(3 * MESSAGES)
-        for segment in (node.data / "log").iterdir():
-            content = segment.read_bytes().rstrip(b"\0")
-            segment.write_bytes(content[: len(content) // 2])
-        node.start()
-        node.stop()
-
-
-def deleted_later(folder: Path) -> None:
-    """Kill the broker before a snapshot has the queue, and delete its data."""
-    with Node(folder, "young") as node:
-        node.publish("q")
-        node.kill_writing(3 * MESSAGES)
-        shutil.rmtree(node.data)
+        if kill:
+            node.kill_writing(3 * MESSAGES)  # before a snapshot has the queue
+        else:
+            node.stop()
+        damage(node)
         node.start()
         node.stop()
 
@@ -181,8 +167,12 @@ def off(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     folder = tmp_path_factory.mktemp("durability")
-    for scene in (kept, deleted, killed, cut, deleted_later, rolled_back, off):
+    for scene in (kept, rolled_back, off):
         scene(folder)
+    restarted(folder, "deleted", False, delete)
+    restarted(folder, "killed", True)
+    restarted(folder, "cut", True, cut)
+    restarted(folder, "young", True, delete)
     return ledger_of(folder / "export", folder / "stored")
 
 
@@ -221,9 +211,10 @@ def test_messages_that_have_expired_were_there(ledger: Ledger) -> None:
     assert first != second and [row.confirmed_before for row in at_start] == [20], "the rest expired in between"
 
 
-def test_a_deleted_data_folder_is_found(ledger: Ledger) -> None:
-    assert rows(ledger, "deleted@test") == {"q": (MESSAGES, 0, MESSAGES)}
-    assert losses(ledger, "deleted@test") == {"q": MESSAGES}
+@pytest.mark.parametrize("node", ["deleted@test", "young@test"])
+def test_deleted_data_are_lost_after_a_stop_and_after_a_kill_before_any_snapshot(ledger: Ledger, node: str) -> None:
+    assert rows(ledger, node) == {"q": (MESSAGES, 0, MESSAGES)}
+    assert losses(ledger, node) == {"q": MESSAGES}
 
 
 def test_a_broker_that_was_killed_has_kept_what_it_confirmed(ledger: Ledger) -> None:
@@ -240,11 +231,6 @@ def test_a_journal_that_was_cut_is_found(ledger: Ledger) -> None:
 
 def test_a_run_without_the_export_cannot_be_compared(ledger: Ledger) -> None:
     assert rows(ledger, "off@test") == {} == losses(ledger, "off@test")
-
-
-def test_data_that_are_deleted_after_a_kill_are_lost_also_from_a_queue_that_no_snapshot_has(ledger: Ledger) -> None:
-    assert rows(ledger, "young@test") == {"q": (MESSAGES, 0, MESSAGES)}
-    assert losses(ledger, "young@test") == {"q": MESSAGES}
 
 
 def test_a_store_that_goes_back_is_found_though_it_has_as_many_messages(ledger: Ledger) -> None:

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 import pytest
 
-from tests.support.broker_process import ANY_PORT, BrokerProcess
-from tests.support.polling import until
 from warren.broker.core.messages.journal_port import Recovery
 from warren.broker.runtime.supervisor import Supervisor
 from warren.plugins.message_log.export.manifest import FinishedFile, Manifest
@@ -162,47 +159,6 @@ def test_lines_that_cannot_be_written_wait(tmp_path: Path) -> None:
     (tmp_path / schema.MANIFEST).unlink()
     manifest.flush()
     assert manifest.finished_files() == [ENTRY]
-
-
-@pytest.mark.rest("starts a broker three times")
-@pytest.mark.sockets
-def test_boots_of_a_broker_are_linked_also_where_it_was_killed(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    broker = BrokerProcess(tmp_path, "--http", ANY_PORT, memory=True)
-    broker.configure("message_log.enabled = true", "message_log.directory = out")
-    with broker:
-        for number in range(3):
-            if number:
-                broker.launch()
-                broker.wait_ready()
-            ch = broker.connect().channel()
-            ch.declare("q")
-            ch.confirm()
-            for _ in range(100):
-                ch.publish("", "q", b"body")
-            ch.confirms(range(1, 101))
-            if number == 0:
-                until(lambda: b'"row":300' in b"".join(path.read_bytes() for path in (out / "state").glob("*.json")))
-                broker.kill()
-            else:
-                broker.stop()
-    until(lambda: len(starts(out)) == 3)
-    events = rows_of(out)
-    assert len(events) == 900
-    boots = [row["boot_id"] for row in starts(out)]
-    for row, before in zip(starts(out)[1:], boots, strict=False):
-        end = max(event["row"] for event in events if event["boot_id"] == before) + 1
-        assert (row["previous_boot"], row["previous_row"], row["retention_days"]) == (before, end, 14)
-        assert row["previous_at"] <= row["ts_us"]
-    for line in lines(out):
-        path = out / line["path"]
-        assert hashlib.sha256(path.read_bytes()).hexdigest() == line["sha256"]
-        if line["table"] == schema.EVENTS:
-            numbers = pq.read_table(path, columns=["row"], partitioning=None)["row"].to_pylist()
-            assert (line["rows"], line["first_row"], line["last_row"]) == (len(numbers), min(numbers), max(numbers))
-    assert {line["path"] for line in lines(out)} == {
-        path.relative_to(out).as_posix() for table in schema.TABLES for path in whole_files(out, table)
-    }
 
 
 def test_a_start_says_whether_the_boot_before_can_be_compared(tmp_path: Path) -> None:

@@ -25,10 +25,7 @@ def report_of(folder: Path) -> Report:
 
 
 def started(folder: Path, *queues: str, boot_id: str = "b1", start: datetime = START) -> Log:
-    log = Log(folder / "log", boot_id=boot_id, start=start)
-    log.declare(*queues)
-    log.snapshot(schema.START)
-    return log
+    return Log(folder / "log", boot_id=boot_id, start=start).begin(*queues)
 
 
 def run(log: Log, steps: int, act: Callable[[int], object] = lambda step: None) -> None:
@@ -52,67 +49,76 @@ def consume(log: Log, count: int, queue: str = QUEUE) -> None:
         log.ack(number, queue)
 
 
-def idle_night(folder: Path) -> None:
+# Ordinary traffic: what happens in each step, how many there are, and the least number of ready messages at the end.
+ORDINARY: dict[str, tuple[int, int, Callable[[Log, int], object]]] = {
+    "a burst": (40, 0, lambda log, step: [publish(log, 300 if step < 8 else 5), consume(log, 120)]),
+    "a burst of which a part is still there": (
+        *(24, 100),
+        lambda log, step: [publish(log, 300 if step < 8 else 5), consume(log, 60)],
+    ),
+    "a long burst that began to drain a minute ago": (
+        *(40, 100),
+        lambda log, step: [publish(log, 30 if step < 34 else 0), consume(log, 10 if step < 34 else 60)],
+    ),
+    "a ramp": (40, 1, lambda log, step: [publish(log, 10 * step), consume(log, 10 * step - step // 4)]),
+    "returns to the publisher": (12, 0, lambda log, step: [give_back(log), log.round_trip(QUEUE)]),
+    "answers to clients that are gone": (
+        *(12, 0),
+        lambda log, step: log.publish(exchange="", routing_key=f"amq.gen-{step}"),
+    ),
+    "a client that gets messages from time to time": (
+        *(30, 0),
+        lambda log, step: [log.consumers.update({QUEUE: 0}), publish(log, 5), consume(log, 5)],
+    ),
+}
+
+
+def give_back(log: Log) -> None:
+    lost = log.publish(routing_key="nobody")
+    log.event(schema.RETURN, lost, routing_key="nobody", exchange="x", size=100, user=log.user)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_traffic_raises_nothing(tmp_path: Path, name: str) -> None:
+    steps, left, act = ORDINARY[name]
+    log = started(tmp_path, QUEUE)
+    run(log, steps, lambda step: act(log, step))
+    assert len(log.ready[QUEUE]) >= left
+    expect_nothing(log)
+
+
+def expect_nothing(log: Log) -> None:
+    log.write()
+    made = report_of(log.folder.parent)
+    assert made.values["wrong_now"] == []
+    assert made.values["health"] == {"status": "well", "sentence": "Nothing is wrong now."}
+
+
+def idle_night(log: Log) -> None:
     """A consumer that acknowledges in batches holds some messages while nothing comes."""
-    log = started(folder, QUEUE, "empty")
     run(log, 3, lambda step: [publish(log, 20), consume(log, 20)])
     publish(log, 7)
     for number in list(log.ready[QUEUE]):
         log.deliver(number, QUEUE)
     run(log, 60)
-    log.write()
 
 
-def burst(folder: Path) -> None:
-    log = started(folder, QUEUE)
-    run(log, 40, lambda step: [publish(log, 300 if step < 8 else 5), consume(log, 120)])
-    assert not log.ready[QUEUE]
-    log.write()
-
-
-def draining(folder: Path) -> None:
-    """A burst of which a part is still there."""
-    log = started(folder, QUEUE)
-    run(log, 24, lambda step: [publish(log, 300 if step < 8 else 5), consume(log, 60)])
-    assert len(log.ready[QUEUE]) > 100
-    log.write()
-
-
-def recovering(folder: Path) -> None:
-    """A long burst that began to drain a minute ago."""
-    log = started(folder, QUEUE)
-    run(log, 40, lambda step: [publish(log, 30 if step < 34 else 0), consume(log, 10 if step < 34 else 60)])
-    assert len(log.ready[QUEUE]) > 100
-    log.write()
-
-
-def redelivered_before(folder: Path) -> None:
+def redelivered_before(log: Log) -> None:
     """A message that came back several times, and that a consumer holds since then."""
-    log = started(folder, QUEUE)
     number = log.publish(QUEUE)
     for attempt in range(9):
         log.deliver(number, QUEUE, redelivered=attempt > 0)
         log.requeue(number, QUEUE)
     log.deliver(number, QUEUE, redelivered=True)
     run(log, 12)
-    log.write()
 
 
-def ramp(folder: Path) -> None:
-    log = started(folder, QUEUE)
-    run(log, 40, lambda step: [publish(log, 10 * step), consume(log, 10 * step - step // 4)])
-    assert log.ready[QUEUE]
-    log.write()
-
-
-def restart(folder: Path) -> None:
-    log = started(folder, QUEUE)
+def restart(log: Log) -> Log:
     run(log, 12, lambda step: [publish(log, 30), consume(log, 30)])
     publish(log, 40)
     log.consumers[QUEUE] = 0
-    log.snapshot(schema.STOP)
-    log.write()
-    again = Log(folder / "log", boot_id="b2", start=START + timedelta(minutes=5))
+    log.stop()
+    again = Log(log.folder, boot_id="b2", start=START + timedelta(minutes=5))
     again.follow(log)
     again.recovered(QUEUE, 40)
     again.consumers[QUEUE] = 0
@@ -120,12 +126,11 @@ def restart(folder: Path) -> None:
     run(again, 2)
     again.consumers[QUEUE] = 1
     run(again, 6, lambda step: [publish(again, 30), consume(again, 60)])
-    again.write()
+    return again
 
 
-def time_to_live(folder: Path) -> None:
+def time_to_live(log: Log) -> None:
     """Messages of a queue without consumers expire after a while; their rate grows."""
-    log = started(folder, QUEUE)
     log.consumers[QUEUE] = 0
 
     def act(step: int) -> None:
@@ -136,13 +141,12 @@ def time_to_live(folder: Path) -> None:
     run(log, 12, act)
     publish(log, 60)
     run(log, 4)
-    log.write()
 
 
-def retry_queue(folder: Path) -> None:
+def retry_queue(log: Log) -> None:
     """Rejected messages wait in a queue without consumers, and return to their queue by its time to live."""
-    log = started(folder, QUEUE, "retry")
     log.consumers["retry"] = 0
+    log.declare("retry")
 
     def act(step: int) -> None:
         for number in list(log.ready["retry"])[:6]:
@@ -155,24 +159,11 @@ def retry_queue(folder: Path) -> None:
 
     run(log, 30, act)
     assert log.ready["retry"]
-    log.write()
 
 
-def mandatory_return(folder: Path) -> None:
-    log = started(folder, QUEUE)
-
-    def act(step: int) -> None:
-        lost = log.publish(routing_key="nobody")
-        log.event(schema.RETURN, lost, routing_key="nobody", exchange="x", size=100, user=log.user)
-        log.round_trip(QUEUE)
-
-    run(log, 12, act)
-    log.write()
-
-
-def link_restart(folder: Path) -> None:
-    log = started(folder, "federation: x -> b")
+def link_restart(log: Log) -> None:
     link = "federation: x -> b"
+    log.declare(link)
 
     def act(step: int) -> None:
         log.consumers[link] = int(step not in (5, 6))
@@ -189,19 +180,10 @@ def link_restart(folder: Path) -> None:
                 log.ack(number, link, schema.FED_OUT, identity=str(number), link=link)
 
     run(log, 14, act)
-    log.write()
 
 
-def late_replies(folder: Path) -> None:
-    """Answers to clients that are gone."""
-    log = started(folder, QUEUE)
-    run(log, 12, lambda step: log.publish(exchange="", routing_key=f"amq.gen-{step}"))
-    log.write()
-
-
-def long_jobs(folder: Path) -> None:
+def long_jobs(log: Log) -> None:
     """Each message takes a consumer two minutes, and others wait."""
-    log = started(folder, QUEUE)
     publish(log, 20)
     held: list[int] = []
 
@@ -213,21 +195,17 @@ def long_jobs(folder: Path) -> None:
             log.deliver(held[0], QUEUE)
 
     run(log, 80, act)
-    log.write()
 
 
-def first_long_job(folder: Path) -> None:
+def first_long_job(log: Log) -> None:
     """The first message of all takes a consumer ten minutes, and others wait."""
-    log = started(folder, QUEUE)
     publish(log, 20)
     log.deliver(log.ready[QUEUE][0], QUEUE)
     run(log, 60)
-    log.write()
 
 
-def long_job_among_short_ones(folder: Path) -> None:
+def long_job_among_short_ones(log: Log) -> None:
     """Few messages take two minutes, and most of them a millisecond."""
-    log = started(folder, QUEUE)
     for step in (12, 11):
         publish(log, 200)
         consume(log, 199)
@@ -236,23 +214,18 @@ def long_job_among_short_ones(folder: Path) -> None:
         run(log, step)
         if step == 12:
             log.ack(log.unacked[QUEUE][0], QUEUE)
-    log.write()
 
 
-def unattended(folder: Path) -> None:
+def unattended(log: Log) -> None:
     """Messages wait in a delay queue until it dead-letters them, and one in a queue of maximum length one."""
-    log = Log(folder / "log")
     log.unattended = {"delay", "last value"}
     log.consumers = dict.fromkeys(log.unattended, 0)
     log.publish("last value")
-    log.snapshot(schema.START)
     run(log, 40, lambda step: publish(log, 3, "delay"))
-    log.write()
 
 
-def sampled(folder: Path) -> None:
+def sampled(log: Log) -> None:
     """A log that has the events of few messages: the counters of the snapshots show that the others are settled."""
-    log = started(folder, QUEUE)
     log.sample_rate = 0.01
 
     def act(step: int) -> None:
@@ -267,41 +240,26 @@ def sampled(folder: Path) -> None:
     log.deliver(log.ready[QUEUE][0], QUEUE)
     run(log, 30, act)
     assert log.ready[QUEUE] and log.unacked[QUEUE]
-    log.write()
 
 
-def polled(folder: Path) -> None:
-    """A queue without consumers whose messages a client gets from time to time."""
-    log = started(folder, QUEUE)
-    log.consumers[QUEUE] = 0
-    run(log, 30, lambda step: [publish(log, 5), consume(log, 5)])
-    log.write()
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
-        *(
-            idle_night,
-            burst,
-            draining,
-            recovering,
-            redelivered_before,
-            ramp,
-            restart,
-            time_to_live,
-            retry_queue,
-            mandatory_return,
-            link_restart,
-        ),
-        *(late_replies, long_jobs, first_long_job, long_job_among_short_ones, unattended, sampled, polled),
-    ],
+LONG = (long_jobs, first_long_job, long_job_among_short_ones)
+HISTORIES = (
+    idle_night,
+    redelivered_before,
+    restart,
+    time_to_live,
+    retry_queue,
+    link_restart,
+    *LONG,
+    unattended,
+    sampled,
 )
-def test_ordinary_traffic_raises_nothing(tmp_path: Path, history: Callable[[Path], None]) -> None:
-    history(tmp_path)
-    made = report_of(tmp_path)
-    assert made.values["wrong_now"] == []
-    assert made.values["health"] == {"status": "well", "sentence": "Nothing is wrong now."}
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_an_ordinary_history_raises_nothing(tmp_path: Path, history: Callable[[Log], Log | None]) -> None:
+    log = started(tmp_path, QUEUE)
+    expect_nothing(history(log) or log)
 
 
 def no_consumer(log: Log, step: int) -> None:
@@ -422,8 +380,7 @@ def test_a_sick_queue_raises_its_cause_and_nothing_else(
     log.consumers[QUEUE] = 0  # the clients leave before the broker stops
     for number in list(log.unacked[QUEUE]):
         log.requeue(number, QUEUE)
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     made = report_of(tmp_path)
     (found,) = made.values["wrong_now"]
     assert (found["cause"], found["node"], found["vhost"]) == (cause, log.node, "/")
@@ -465,13 +422,19 @@ def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> 
 
 def test_the_last_lines_of_the_command_are_both_headlines() -> None:
     well = {"status": "well", "sentence": "Nothing is wrong now."}
-    report = {"verdict": "Nothing is missing.", "health": well, "wrong_now": [], "rows": {"wrong_now": 0}}
+    report = {"verdict": "Nothing is missing.", "health": well, "wrong_now": [], "rows": {"wrong_now": 0}, "lost": []}
     assert list(headlines(report)) == ["Nothing is wrong now.", "Nothing is missing."]
     wrong = [{"line": f"q{number}: stuck", "message": f"b1/{number}" if number else None} for number in range(12)]
-    report |= {"wrong_now": wrong, "rows": {"wrong_now": 12}, "input": {"folder": "/a log"}}
+    report |= {
+        "wrong_now": wrong,
+        "rows": {"wrong_now": 12},
+        "input": {"folder": "/a log"},
+        "lost": [{"message": "b1/7"}],
+    }
     lines = list(headlines(report))
     assert lines[:2] == ["wrong now: q0: stuck", "wrong now: q1: stuck: warren trace b1/1 --input '/a log'"]
-    assert lines[-2:] == ["wrong now: 2 more, in report.json", "Nothing is missing."] and len(lines) == 12
+    assert lines[-3::2] == ["wrong now: 2 more, in report.json", "Nothing is missing."] and len(lines) == 13
+    assert lines[-2] == "lost, for example: warren trace b1/7 --input '/a log'"
 
 
 @pytest.mark.parametrize(
@@ -530,8 +493,7 @@ def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path:
 def test_times_are_of_the_newest_boot(tmp_path: Path) -> None:
     first = started(tmp_path, QUEUE)
     run(first, 10, lambda step: slow(first, 9))
-    first.snapshot(schema.STOP)
-    first.write()
+    first.stop()
     again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC))
     again.follow(first)
     again.recovered(QUEUE, len(first.ready[QUEUE]))

@@ -26,9 +26,7 @@ def stream(tmp_path: Path, log: Callable[[str], None] = lambda step: None) -> jo
 
 
 def one(folder: Path, node: str, messages: int = 3, stop: bool = True, start: datetime = START) -> None:
-    log = Log(folder, node, f"boot-of-{node.partition('@')[2]}", start)
-    log.declare("work")
-    log.snapshot(schema.START)
+    log = Log(folder, node, f"boot-of-{node.partition('@')[2]}", start).begin("work")
     for _ in range(messages):
         log.round_trip("work")
     log.snapshot(schema.STOP if stop else schema.PERIODIC)

@@ -28,9 +28,7 @@ from .log import START, Log
 def write_hours(folder: Path, step_s: int = 3_600) -> None:
     """Two brokers over four hours, or longer times; each ends with messages that leave in the next one."""
     for node in ("rabbit@a", "rabbit@b"):
-        log = Log(folder, node)
-        log.declare("work", "slow")
-        log.snapshot(schema.START)
+        log = Log(folder, node).begin("work", "slow")
         waiting: list[int] = []
         for hour in range(4):
             for number in waiting:
@@ -42,8 +40,7 @@ def write_hours(folder: Path, step_s: int = 3_600) -> None:
             log.snapshot()
             log.write()
             log.now_us = (hour + 1) * step_s * 1_000_000
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
 
 
 @pytest.fixture

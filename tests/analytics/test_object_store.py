@@ -37,12 +37,10 @@ class Bucket:
 
     def add(self, node: str) -> None:
         """Add the log of a broker."""
-        log = Log(self._folder / node, node, "b1")
-        log.snapshot(schema.START)
+        log = Log(self._folder / node, node, "b1").begin()
         for _ in range(3):
             log.round_trip("work")
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
         for path in (self._folder / node).rglob("*"):
             if path.is_file():
                 self.client.upload_file(str(path), BUCKET, f"export/{path.relative_to(self._folder / node)}")

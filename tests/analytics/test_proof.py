@@ -72,11 +72,6 @@ def again(log: Log, ready: int, **link: Any) -> Log:
     return later
 
 
-def stopped(log: Log) -> list[Path]:
-    log.snapshot(schema.STOP)
-    return log.write()
-
-
 def killed(log: Log) -> list[Path]:
     log.snapshot()
     return log.write()
@@ -175,7 +170,7 @@ def boot_ends_too_early(log: Log) -> None:
     published(log, 10)
     log.write()
     published(log, 5)
-    for path in stopped(log):
+    for path in log.stop():
         path.unlink()
     manifest_of(log).unlink()
     again(log, 15)
@@ -210,12 +205,12 @@ def lost_from_a_queue_never_seen(log: Log) -> None:
 def lost_at_the_third_boot(log: Log) -> None:
     """Messages that were on the disk already."""
     published(log, 10)
-    stopped(log)
+    log.stop()
     second = again(log, 10)
     number = second.ready["work"][0]
     second.deliver(number, "work")
     second.ack(number, "work")
-    stopped(second)
+    second.stop()
     again(second, 8)
 
 
@@ -230,7 +225,7 @@ def unconfirmed_after_a_kill(log: Log) -> None:
 def unconfirmed_after_a_stop(log: Log) -> None:
     published(log, 10)
     published(log, 10, confirmed=False)
-    stopped(log)
+    log.stop()
     again(log, 12)
 
 
@@ -239,14 +234,14 @@ def refused(log: Log) -> None:
     published(log, 10)
     for _ in range(5):
         log.confirm(log.publish(routed=0, reason="refused"), "nack")
-    stopped(log)
+    log.stop()
     again(log, 10)
 
 
 @scene(counts=[])
 def transient_messages(log: Log) -> None:
     published(log, 10, persistent=False)
-    stopped(log)
+    log.stop()
     again(log, 0)
 
 
@@ -254,7 +249,7 @@ def transient_messages(log: Log) -> None:
 def transient_or_exclusive_queue(log: Log) -> None:
     log.transient.add("work")
     published(log, 10)
-    stopped(log)
+    log.stop()
     again(log, 0)
 
 
@@ -264,7 +259,7 @@ def expired_in_an_old_log(log: Log) -> None:
     for number in published(log, 10):
         log.drop(number, "work", reason="deleted")
     del log.ready["work"], log.unacked["work"]
-    stopped(log)
+    log.stop()
     again(log, 0)
 
 
@@ -272,8 +267,7 @@ def expired_in_an_old_log(log: Log) -> None:
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     folder = tmp_path_factory.mktemp("proof")
     for name, each in SCENES.items():
-        log = Log(folder / "log", name, f"b{name}", NOW - 3 * LATER)
-        log.snapshot(schema.START)
+        log = Log(folder / "log", name, f"b{name}", NOW - 3 * LATER).begin()
         each.make(log)
     return ledger_of(folder / "log", folder / "stored")
 

@@ -51,8 +51,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if number % 6 == 5:
                 log.write()
     for log in (first, second):
-        log.snapshot(schema.STOP)
-        log.write()
+        log.stop()
     return folder
 
 

@@ -21,9 +21,7 @@ CLIENT = {"conn_id": "10.0.0.1:5000 -> 10.0.0.2:5672"}
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Report on a message that waits for 20 s, one that is never delivered, and five that are redelivered once."""
     folder = tmp_path_factory.mktemp("timeline")
-    log = Log(folder / "input")
-    log.declare("slow", "stuck", "again")
-    log.snapshot(schema.START)
+    log = Log(folder / "input").begin("slow", "stuck", "again")
     late = log.publish("slow", **CLIENT)
     log.publish("stuck", **CLIENT)
     for _ in range(5):
@@ -41,8 +39,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     log.deliver(late, "slow")
     log.ack(late, "slow")
     log.now_us += 10_000_000
-    log.snapshot(schema.STOP)
-    log.write()
+    log.stop()
     made: dict[str, Any] = report_of(folder / "input", folder / "output")
     return made
 
@@ -114,13 +111,10 @@ def test_lag_is_never_negative_nor_greater_than_what_was_seen(waits: list[tuple[
 
 
 def test_lag_is_unknown_while_the_broker_is_down_and_of_messages_from_before_it(tmp_path: Path) -> None:
-    first = Log(tmp_path / "input")
-    first.declare("q")
-    first.snapshot(schema.START)
+    first = Log(tmp_path / "input").begin("q")
     first.publish("q")
     first.now_us += 20_000_000
-    first.snapshot(schema.STOP)
-    first.write()
+    first.stop()
     again = Log(tmp_path / "input", boot_id="b2", start=START + timedelta(seconds=60))
     again.follow(first)
     (old,) = again.recovered("q", 1)
@@ -132,8 +126,7 @@ def test_lag_is_unknown_while_the_broker_is_down_and_of_messages_from_before_it(
     again.deliver(old, "q", redelivered=True)
     again.ack(old, "q")
     again.now_us += 10_000_000
-    again.snapshot(schema.STOP)
-    again.write()
+    again.stop()
     ages = queue_of(report_of(tmp_path / "input", tmp_path / "output"), "q")["lag_s"]
     assert ages[:21] == [pytest.approx(at + 1, abs=1.1) for at in range(21)]
     assert ages[21:81] == [None] * 60

@@ -20,15 +20,11 @@ from tests.support.speed import within
 from tools.bench import client as raw
 from tools.bench.loads import Load
 from tools.bench.publishing import BATCH, batch_of
-from warren.broker.app.build import build_settings
 from warren.broker.app.main import Store, build_node
 from warren.broker.config import Config
-from warren.broker.core.access.users import InternalUser
 from warren.broker.core.exchanges.built_in import new_registry
 from warren.broker.core.exchanges.exchange_type import ExchangeType, Registry
 from warren.broker.core.messages.journal_port import Batch
-from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.transport import Peer
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
 from warren.plugins.exchanges.consistent_hash import ConsistentHashExchange
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
@@ -219,13 +215,6 @@ class Traffic:
         for publisher in self._publishers:
             socket_of(publisher.channel.client).outgoing.clear()
         return count
-
-
-def operator_channel(peer: InProcessPeer) -> ManagementChannel:
-    """A channel of an operator, in the virtual host `/`."""
-    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    settings = build_settings(peer.config)
-    return ManagementChannel(peer.node, settings, InternalUser("/"), peer.node.vhosts["/"], there, peer.server.report)
 
 
 def declare(peer: InProcessPeer, load: Load) -> None:

@@ -2,11 +2,11 @@
 
 import gc
 import shutil
-import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.recent_history import NO_STORE
@@ -80,15 +80,11 @@ def test_very_many_consistent_hash_exchanges_with_one_message_take_little_memory
 ) -> None:
     chain(vhost, HASH, {})
     gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         step_meter.begin()
         send(peer, step_meter, frames("x0", "key"))
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert vhost.queues["end"].ready == 1
-    assert taken < EXCHANGES * 1_000
+    assert memory.held_bytes < EXCHANGES * 1_000
 
 
 def test_the_first_message_of_a_consistent_hash_exchange_with_very_many_queues(
@@ -124,19 +120,15 @@ def test_a_long_message_that_very_many_durable_exchanges_keep_is_stored_once(
     body_bytes, exchanges = 1 << 20, 100
     killed, restarted = tmp_path / "killed", tmp_path / "restarted"
     for folder in (killed, restarted):
-        tracemalloc.start()
-        try:
+        with traced_memory() as memory:
             peer = StoredPeer(step_meter, folder)
             vhost = peer.node.vhosts["/"]
             if folder is killed:
                 chain(vhost, HISTORY, {}, count=exchanges, durable=True)
                 send(peer, step_meter, frames("x0", "1", body=bytes(body_bytes)))
                 shutil.copytree(killed, restarted)
-            _, most_bytes = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
         assert peer.journal.written_bytes < 2 * body_bytes
-        assert most_bytes < 16 * body_bytes
+        assert memory.peak_bytes < 16 * body_bytes
         for number in range(exchanges):
             vhost.bind(f"x{number}", vhost.declare_queue(f"late{number}"), "", Table.EMPTY)
         peer.settle()

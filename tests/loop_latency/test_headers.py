@@ -9,10 +9,11 @@ from pamqp.commands import Basic, Channel, Connection, Queue
 
 from tests.support import codec
 from tests.support.in_process import FakeSocket, InProcessPeer, socket_of
+from tests.support.session import operator_channel
 from warren.broker.core.queues.ready_messages import BATCH_BYTES
 from warren.broker.net import transport
 
-from .broker import Prompter, StepMeter, StoredPeer, operator_channel
+from .broker import Prompter, StepMeter, StoredPeer
 from .meter import LIMIT_MS
 from .test_emissions import method, one_read
 
@@ -171,7 +172,7 @@ def test_messages_with_counted_deliveries(
         peer = stored_and_counted(step_meter, tmp_path / str(number), headers)
         channel = peer.connect().channel()
         channel.declare("to")
-        work = operator_channel(peer).move("q", "", "to")
+        work = operator_channel(peer.node).move("q", "", "to")
         step_meter.begin()
         while moved and channel.count("q"):
             assert not step_meter.measured(work.step)(COUNTED_MESSAGES).problem

@@ -10,6 +10,7 @@ from pamqp.commands import Tx
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
 from tests.support.in_process import FakeSocket, socket_of
+from tests.support.session import operator_channel
 from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -23,7 +24,7 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.journal import BUFFER_LIMIT
 from warren.plugins.exchanges.recent_history import DEFAULT_LENGTH
 
-from .broker import StepMeter, operator_channel
+from .broker import StepMeter
 from .journal import DiskPeer, MeasuredJournal
 
 LONG = bytes(1 << 20)
@@ -190,7 +191,7 @@ def test_moves_of_clients_that_go_do_not_gather_in_memory(
     source = vhost.queues["from"]
     begun = 0
     while source.ready:
-        gone = operator_channel(peer)
+        gone = operator_channel(peer.node)
         try:
             assert gone.move("from", "amq.fanout", None).step(1).unfinished
         except NotNow:
@@ -202,7 +203,7 @@ def test_moves_of_clients_that_go_do_not_gather_in_memory(
     peer.settle()
     check(queues, begun)
     assert not peer.node.unfinished_of("")._bytes
-    stays = operator_channel(peer).move("from", "amq.fanout", None)
+    stays = operator_channel(peer.node).move("from", "amq.fanout", None)
     assert stays.step(1).unfinished
     peer.settle()
     assert stays.step(1).moved and not peer.node.unfinished_of("")._bytes
@@ -214,7 +215,7 @@ def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: V
     channel.bind("from", "amq.fanout")
     channel.publish("", "from", b"", LONG_HEADERS)
     peer.settle()
-    move = operator_channel(peer).move("from", "amq.fanout", None)
+    move = operator_channel(peer.node).move("from", "amq.fanout", None)
     move.step(1)
     peer.settle()
     assert move.step(1).problem.endswith("leads back to the queue")
@@ -223,7 +224,7 @@ def test_a_move_whose_message_was_not_taken_is_finished(peer: SlowPeer, vhost: V
 
 def test_a_publish_of_an_operator(peer: SlowPeer, vhost: VHost) -> None:
     queues = fan(vhost)
-    channel = operator_channel(peer)
+    channel = operator_channel(peer.node)
     channel.publish("amq.fanout", "", Properties(delivery_mode=2), LONG, in_slices=True)
     peer.settle()
     assert channel.outcome().routed and not channel.busy

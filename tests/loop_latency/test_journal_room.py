@@ -13,6 +13,7 @@ from pamqp.commands import Basic, Queue, Tx
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.in_process import socket_of
+from tests.support.session import operator_channel
 from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.app import open_storage
@@ -28,7 +29,7 @@ from warren.broker.core.vhost.vhost import VHost
 from warren.broker.storage.journal import BUFFER_LIMIT
 from warren.broker.storage.journal import Batch as JournalBatch
 
-from .broker import StepMeter, operator_channel
+from .broker import StepMeter
 from .journal import DiskPeer, MeasuredJournal
 
 COUNT = 60  # messages that are done with in each way
@@ -116,7 +117,7 @@ def test_messages_that_expire_are_dead_lettered_delayed_and_moved_wait_outside_o
     for name in ("rejected", "deleted"):
         for _ in range(COUNT):
             channel.get(name, no_ack=False)
-    moves = [operator_channel(peer).move("moved", "", "dead") for _ in range(3)]
+    moves = [operator_channel(peer.node).move("moved", "", "dead") for _ in range(3)]
     peer.stick(full)
     channel.send(Basic.Nack, delivery_tag=0, multiple=True, requeue=False)
     peer.settle()

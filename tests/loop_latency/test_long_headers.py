@@ -7,13 +7,14 @@ import pytest
 from pamqp.commands import Queue, Tx
 
 from tests.support.forwarding import Forwarding, delivery
+from tests.support.session import operator_channel
 from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
 from warren.plugins.exchanges.presence import RELAY
 from warren.plugins.exchanges.recent_history import LENGTH
 
-from .broker import MeasuredPeer, Prompter, StepMeter, operator_channel
+from .broker import MeasuredPeer, Prompter, StepMeter
 from .meter import TURN_MS, Meter
 from .test_links import acknowledged, on_the_loop
 from .test_publishes import frames
@@ -131,7 +132,7 @@ def test_moves_to_queues_with_deduplication(peer: MeasuredPeer, step_meter: Step
     vhost = peer.node.vhosts["/"]
     deduplicating(queues)(vhost)
     source = vhost.declare_queue("source")
-    move = operator_channel(peer).move("source", "x", None)
+    move = operator_channel(peer.node).move("source", "x", None)
     count = 0
     for _ in step_meter.attempts():
         publish(peer, contents("", "source", 100 // queues, count))

@@ -3,13 +3,14 @@
 import pytest
 
 from tests.support.queues import limit_dead_letters
+from tests.support.session import operator_channel
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.jobs.scheduler import TURN_COST
 from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.vhost.vhost import VHost
 
-from .broker import MeasuredPeer, StepMeter, operator_channel
+from .broker import MeasuredPeer, StepMeter
 
 QUEUES = 10_000
 
@@ -27,7 +28,7 @@ def test_a_message_that_is_moved_to_very_many_queues(peer: MeasuredPeer, step_me
     fan(vhost, QUEUES)
     channel = peer.connect().channel()
     channel.declare("source")
-    work = operator_channel(peer).move("source", "amq.fanout", None)
+    work = operator_channel(peer.node).move("source", "amq.fanout", None)
     moved = 0
     for _ in step_meter.attempts():
         channel.fill("source", b"x")
@@ -49,7 +50,7 @@ def test_a_long_message_that_is_moved_to_queues_with_records_of_their_own(peer: 
     channel = peer.connect().channel()
     channel.declare("source")
     channel.fill("source", b"x" * 100_000, delivery_mode=2)
-    work = operator_channel(peer).move("source", "amq.fanout", None)
+    work = operator_channel(peer.node).move("source", "amq.fanout", None)
     assert work.step(1).unfinished and 0 in published(vhost), "30 MB are stored in one step"
     peer.settle()
     assert work.step(1).moved == 1 and published(vhost) == {1}
@@ -73,7 +74,7 @@ def test_a_long_move_that_ends_puts_its_message_back(
         outbox = vhost.queues["q with room"].outbox
         outbox.awaits_journal = True
         outbox.add([framed(RoutingAddress("", "q"), Properties(), b"")] * 7, "maxlen", queued=False)
-    work = operator_channel(peer).move("source", "amq.fanout", None)
+    work = operator_channel(peer.node).move("source", "amq.fanout", None)
     result = work.step(2)
     peer.settle()
     assert problem in (result if not result.unfinished else work.step(2)).problem

@@ -2,7 +2,6 @@
 
 import gc
 import time
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.analytics.exporting import Exporting, imbalance, snapshot_rows
 from tests.support.speed import within
+from tests.support.traced_memory import traced_memory
 from warren.plugins.message_log.export.snapshot_columns import Frame
 from warren.plugins.message_log.export.snapshots import SLICE
 from warren.plugins.message_log.file_format import schema
@@ -55,16 +55,13 @@ def test_a_snapshot_of_many_queues_is_taken_in_short_steps(export: Exporting) ->
 def test_a_snapshot_of_many_queues_takes_little_memory(export: Exporting) -> None:
     for number in range(QUEUES):
         export.vhost.declare_queue(f"q{number}")
-    tracemalloc.start()
-    try:
+    with traced_memory() as memory:
         for _ in range(3):
             for _ in export.snapshots.prepare():
                 pass
             for pieces in export.snapshots.take(schema.PERIODIC).frames():
                 assert sum(map(len, pieces)) <= 1 << 16
-        assert tracemalloc.get_traced_memory()[1] <= 300 * QUEUES
-    finally:
-        tracemalloc.stop()
+    assert memory.peak_bytes <= 300 * QUEUES
 
 
 def test_what_happens_while_a_snapshot_is_prepared_is_in_it(export: Exporting) -> None:

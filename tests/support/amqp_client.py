@@ -173,6 +173,16 @@ class Client:
         self._parse()
         return self._inboxes[channel]
 
+    def arrived(self, channel: int = 0) -> list[Any]:
+        """Return and remove all that has arrived on a channel."""
+        with contextlib.suppress(Silence):
+            while not self.ended:
+                self.pump()
+        inbox = self.inbox(channel)
+        items = list(inbox)
+        inbox.clear()
+        return items
+
     def next(self, channel: int = 0) -> Any:
         """Return the next method or content of a channel. Raises Silence, or Closed when the connection is closed."""
         while not self.inbox(channel):
@@ -237,6 +247,16 @@ class Client:
         self.send(Connection.TuneOk, channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat)
         return proposed
 
+    def open(self, user: str = "guest", password: str = "guest", vhost: str = "/", channel_max: int = 2047,
+             frame_max: int = FRAME_MAX, heartbeat: int = 0, capabilities: Mapping[str, Any] | None = None,
+             properties: Mapping[str, Any] | None = None) -> Client:  # fmt: skip
+        """Make the handshake, and return the client, whose properties are given."""
+        self.start()
+        self.login("PLAIN", f"\0{user}\0{password}", capabilities, properties)
+        self.tune(channel_max, frame_max, heartbeat)
+        self.call(Connection.Open, virtual_host=vhost)
+        return self
+
     def channel(self, number: int | None = None) -> Channel:
         """Open a channel; without a number, the first one that was never used."""
         opened = self.unopened(number)
@@ -270,6 +290,9 @@ class Channel:
 
     def next(self) -> Any:
         return self.client.next(self.number)
+
+    def arrived(self) -> list[Any]:
+        return self.client.arrived(self.number)
 
     def call(self, kind: type[base.Frame], **fields: Any) -> Any:
         """Send, and return the reply; deliveries and confirms that arrive meanwhile stay in the inbox."""

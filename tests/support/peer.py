@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pamqp.commands import Connection, Exchange, Queue
+from pamqp.commands import Exchange, Queue
 
 from .amqp_client import Client, Closed, Silence
 
@@ -33,16 +33,11 @@ class Peer:
         """Open a connection without a handshake."""
         raise NotImplementedError
 
-    def connect(self, user: str = "guest", password: str = "guest", vhost: str = "/", channel_max: int = 2047,
-                frame_max: int = 131072, heartbeat: int = 0, capabilities: Mapping[str, Any] | None = None,
-                properties: Mapping[str, Any] | None = None, **peer: Any) -> Client:  # fmt: skip
-        """Open a connection, with its handshake. `properties` are those of the client."""
-        client = self.dial(**peer)
-        client.start()
-        client.login("PLAIN", f"\0{user}\0{password}", capabilities, properties)
-        client.tune(channel_max, frame_max, heartbeat)
-        client.call(Connection.Open, virtual_host=vhost)
-        return client
+    def connect(
+        self, user: str = "guest", password: str = "guest", vhost: str = "/", address: str = "", **options: Any
+    ) -> Client:
+        """Open a connection as `Client.open` does, from this address if it is given."""
+        return self.dial(**({"address": address} if address else {})).open(user, password, vhost, **options)
 
     def wait(self, ms: int) -> None:
         """Let this time pass for the broker."""

@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pamqp.commands import Connection as Methods
-
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.access.passwords import SHA256, Hashing, hash_password
-from warren.broker.core.access.users import Users
+from warren.broker.core.access.users import InternalUser, User, Users
 from warren.broker.core.counters.statistics import Statistics
 from warren.broker.core.messages.journal_port import BEHIND, Journal
 from warren.broker.core.messages.message import Message
@@ -20,6 +18,7 @@ from warren.broker.core.messages.message_state import MessageState
 from warren.broker.core.metadata.records import Change
 from warren.broker.core.node.node import Node
 from warren.broker.session.connection import Connection
+from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.settings import Settings
 from warren.broker.session.transport import Peer, TransportPort
 
@@ -237,20 +236,27 @@ def dial(node: Node, **settings: Any) -> Client:
     return Client(SessionPipe(node, Settings(Table.EMPTY, **settings)))
 
 
-def logged_in(node: Node, user: str = "guest", capabilities: dict[str, Any] | None = None, **settings: Any) -> Client:
+def logged_in(node: Node, user: str = "guest", **settings: Any) -> Client:
     """Open a connection up to its tuning. The password is the name of the user."""
     client = dial(node, **settings)
     client.start()
-    client.login("PLAIN", f"\0{user}\0{user}", capabilities)
+    client.login("PLAIN", f"\0{user}\0{user}")
     client.tune()
     return client
 
 
 def connected(node: Node, user: str = "guest", **settings: Any) -> Client:
     """Open a connection, with its handshake. The password is the name of the user."""
-    client = logged_in(node, user, **settings)
-    client.call(Methods.Open, virtual_host="/")
-    return client
+    return dial(node, **settings).open(user, user)
+
+
+def operator_channel(
+    node: Node, user: User | InternalUser | None = None, settings: Settings | None = None
+) -> ManagementChannel:
+    """A channel in the virtual host `/`, as of a request over HTTP; of an operator, unless it is of a user."""
+    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
+    settings = settings or Settings(Table.EMPTY)
+    return ManagementChannel(node, settings, user or InternalUser("/"), node.vhosts["/"], there, lambda *_: None)
 
 
 def pipe_of(client: Client) -> SessionPipe:

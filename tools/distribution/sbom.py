@@ -14,8 +14,10 @@ from pathlib import Path
 
 from tests.support.checkout import ROOT
 
+from . import lock
+
 TOOL = ROOT / ".venv" / "tools" / "bin" / "cyclonedx-py"
-LOCKS = ("requirements.txt", "requirements-analytics.txt", "requirements-postgresql.txt")
+LOCKS = ("requirements-analytics.txt", "requirements-postgresql.txt")
 CHARTS = ROOT / "plugins" / "web" / "uPlot.iife.min.js"
 PIN = re.compile(r"^([\w.-]+)==([^\s;\\]+)", re.MULTILINE)
 
@@ -29,11 +31,8 @@ def charts_component() -> dict[str, object]:
 
 
 def locked_requirements() -> str:
-    """Return the requirements of all lock files, each once, as one lock file."""
-    entries: dict[str, str] = {}
-    for lock in LOCKS:
-        text = (ROOT / "docker" / lock).read_text(encoding="utf-8").replace("\\\n", " ")
-        entries |= {line.split()[0]: line for line in text.splitlines()}
+    """Return the requirements of the image and its variants, each once, as one lock file."""
+    entries = {key: line for name in LOCKS for key, line in lock.requirements(ROOT / "docker" / name).items()}
     return "".join(f"{line}\n" for _, line in sorted(entries.items()))
 
 

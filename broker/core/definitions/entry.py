@@ -40,7 +40,10 @@ PLACES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 class DefinitionEntry:
-    """An entry of a definitions document, where null counts as missing. Raises Invalid for a field of another type."""
+    """An entry of a definitions document. A field that is null counts as missing.
+
+    Its methods raise Invalid for a field of another type.
+    """
 
     __slots__ = ("section", "fields")
 
@@ -57,7 +60,10 @@ class DefinitionEntry:
         return Invalid(f"{error.text.rstrip()} ({place})" if place else error.text)
 
     def check_size(self) -> int:
-        """Return the entry's number of values. Raises Invalid above VALUES_LIMIT, ENTRY_BYTES or FRACTION_BYTES."""
+        """Check that the entry has at most VALUES_LIMIT values, ENTRY_BYTES of text and digits, and FRACTION_BYTES.
+
+        Returns the number of values. Raises Invalid.
+        """
         values = size = fractions = 0
         pending: list[dict[str, object] | list[object]] = [self.fields]
         while pending:

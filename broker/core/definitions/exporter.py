@@ -129,7 +129,11 @@ def encode_entry(item: Document) -> bytes:
 
 
 def snapshot(node: Node, vhost: str | None = None) -> tuple[Document, list[Section[Any]]]:
-    """Return head and sections of the document, whose objects do not change any more. Raises Unknown."""
+    """Return the head and the sections of the document.
+
+    The objects in them do not change any more, but are described as they are when the sections are read. Raises
+    Unknown.
+    """
     head: Document = {
         "rabbit_version": node.version,
         "rabbitmq_version": node.version,
@@ -180,7 +184,10 @@ def vhost_metadata(vhost: VHost) -> Document:
     kept = vhost.metadata
     queue_type = kept.default_queue_type or CLASSIC
     fields: Document = {"description": kept.description, "tags": list(kept.tags), "default_queue_type": queue_type}
-    return {**fields, "metadata": fields | ({"protected_from_deletion": True} if kept.protected else {})}
+    metadata = dict(fields)
+    if kept.protected:
+        metadata["protected_from_deletion"] = True
+    return {**fields, "metadata": metadata}
 
 
 def user_document(user: User) -> Document:

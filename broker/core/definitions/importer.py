@@ -142,7 +142,7 @@ class VHostPreview:
             )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DefinitionsImport:
     """An import: `check` is run to its end, then `carry_out`. Both process one entry at each step.
 
@@ -193,7 +193,10 @@ class DefinitionsImport:
         return self._binds or any(self._new.values())
 
     def carry_out(self) -> Iterator[Wait | None]:
-        """Carry out the plan, without steps that are impossible now; yield a `Wait` that should be awaited, or None."""
+        """Carry out the plan, without steps that are impossible now.
+
+        Yields a `Wait` that should be awaited before the next step if the caller can, or None.
+        """
         while self._steps:
             step = self._steps.popleft()
             self._carry_out(step)
@@ -456,7 +459,7 @@ class DefinitionsImport:
     def _exchange(self, item: DefinitionEntry) -> None:
         vhost, name, type_ = self._preview(item), item.object_name("name"), item.text("type")
         arguments = item.arguments()
-        flags = {name: item.flag(name, name == "durable") for name in ("durable", "auto_delete", "internal")}
+        flags = (item.flag("durable", True), item.flag("auto_delete", False), item.flag("internal", False))
         if self._is_reserved(vhost, "exchange", name) or vhost.has("exchange", name):
             return
         made = self._node.registry.create(type_, name, arguments)
@@ -464,7 +467,7 @@ class DefinitionsImport:
         self._node.limits.check_exchange(vhost.name, name, self._new["exchange"])
         self._new["exchange"] += 1
         vhost.exchanges[name] = made
-        self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, arguments, flags))
+        self._steps.append(partial(self._declare_exchange, vhost.name, name, type_, *flags, arguments))
 
     def _queue(self, item: DefinitionEntry) -> None:
         vhost, name, arguments = self._preview(item), item.object_name("name"), item.arguments()
@@ -541,12 +544,22 @@ class DefinitionsImport:
             raise unknown_vhost(name)
         return vhost
 
-    def _declare_exchange(self, vhost: str, name: str, type_: str, arguments: Table, flags: dict[str, Any]) -> None:
+    def _declare_exchange(
+        self, vhost: str, name: str, type_: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> None:
         target = self._vhost_of(vhost)
         if self._waits_for_unbinding(target, "exchange", name):
             return
         if name not in target.exchanges:  # it may have been declared since the plan was made
-            target.declare_exchange(name, type_, **flags, arguments=arguments, user=self._node.events.actor)
+            target.declare_exchange(
+                name,
+                type_,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments,
+                user=self._node.events.actor,
+            )
 
     def _declare_queue(self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: Table) -> None:
         target = self._vhost_of(vhost)

@@ -26,7 +26,10 @@ RoomSteps = Generator[int, None, bool]
 
 @dataclass(slots=True, eq=False)
 class Emission:
-    """Messages to be enqueued in this order at each destination, few `at_once`: nothing is published between."""
+    """Messages that an exchange type wants enqueued, in this order, at each of these destinations.
+
+    With `at_once` they are enqueued in one step, so nothing is published before all are enqueued: they must be few.
+    """
 
     destinations: Collection[Destination]
     messages: Collection[Message]
@@ -34,7 +37,10 @@ class Emission:
 
 
 class TryLater(Exception):
-    """An error: none of the queues to which a message was routed may reject more now; `targets` are these and sinks."""
+    """An error: a message cannot be enqueued now, because none of the queues to which it was routed may reject more.
+
+    `targets` are these queues, and sinks.
+    """
 
     def __init__(self, targets: Targets) -> None:
         super().__init__()
@@ -63,7 +69,10 @@ class ExchangeContext(Protocol):
         """
 
     def emit(self, emissions: Iterable[Emission]) -> None:
-        """Enqueue emissions in slices, each taken from the iterable when the one before is enqueued, the first now."""
+        """Enqueue emissions in slices, after all that the type has emitted before.
+
+        The first emission is taken from the iterable now, and each of the others when the one before is enqueued.
+        """
 
     @property
     def emitting(self) -> bool:
@@ -129,8 +138,8 @@ class ExchangeContext(Protocol):
 class RecoveredMessages:
     """The messages that an exchange type had stored when the broker stopped, in that order.
 
-    `deadlines_ms` has the deadline of each, NEVER for none: those with and without one are stored by different types.
-    `shared` has the messages that were read for other exchanges, by id.
+    `deadlines_ms` has the deadline in the `MessageState` of each, NEVER for none. Messages with and without a deadline
+    are stored by different exchange types. `shared` has the messages that were read for other exchanges, by id.
     """
 
     __slots__ = ("ids", "deadlines_ms", "_shared")

@@ -78,7 +78,10 @@ class ExchangeType:
         """The exchange has been deleted, with its bindings: `on_unbind` is not called for them."""
 
     def release(self) -> Iterator[int]:
-        """Free the state of very many bindings in short steps, after `on_deleted`; yield how many values were freed."""
+        """Free the state of very many bindings in short steps, after `on_deleted`. A generator.
+
+        It yields how many values each step has freed, such as the arguments of one binding.
+        """
         return iter(())
 
     # Declaration and bindings
@@ -129,7 +132,10 @@ class ExchangeType:
         yield (yield from add_all(destinations, found, self.route_cost + len(keys)))
 
     def peek(self, keys: tuple[str, ...], message: Message, found: dict[Destination, None]) -> Iterator[int]:
-        """Add the destinations as `search` does, for a due message that waits for its queues, and count nothing."""
+        """Add the destinations as `search` does, to know them and nothing more: it counts and keeps nothing.
+
+        A due message that waits for its queues is looked at again and again like this, without its body.
+        """
         return self.search(keys, message, found)
 
     @property
@@ -171,7 +177,10 @@ class ExchangeType:
         raise NotImplementedError
 
     def on_upstream_detached(self, upstream: UpstreamExchange) -> None:
-        """The federation link to this upstream is down, or begins, so that older state is discarded."""
+        """The federation link to this upstream exchange is down.
+
+        Also called once before the first message of a link, so that state from before a restart is discarded.
+        """
 
 
 class Registry:
@@ -202,7 +211,10 @@ class Registry:
         return found
 
     def create(self, type_name: str, name: str, arguments: Table) -> ExchangeType:
-        """Create the type of a new exchange. Raises PreconditionFailed (406) for an unknown type or bad arguments."""
+        """Create the type object of a new exchange.
+
+        Raises PreconditionFailed (406) if the type is unknown or refuses the arguments.
+        """
         made = self.find(type_name)(name, arguments)
         made.compose(self)
         return made

@@ -10,7 +10,7 @@ from .exchange_type import ExchangeType
 
 
 class FanoutExchange(ExchangeType):
-    """The exchange type fanout, and base class of types that choose among all that is `bound`."""
+    """The exchange type fanout, and base class of types that choose among all `bound` destinations."""
 
     description = "AMQP fanout exchange, as per the AMQP specification"
 

@@ -248,7 +248,7 @@ def merge(result: EnqueueResult, more: EnqueueResult, first: int) -> EnqueueResu
 
 
 def cost_of(messages: list[Message], size: int, each: int, copies: int, shift: int, readers: int) -> int:
-    """Return the cost of messages that cost `each` beside the copies of their frames, of which 2 ** `shift` cost 1.
+    """Return the cost of messages, `each` beside the copies of their frames, of which 2 ** `shift` bytes cost 1.
 
     `size` is the sum of the lengths of their frames. `readers` is the number of targets that read their headers.
     """

@@ -103,7 +103,10 @@ def ack(channel: Channel, tags: list[int], multiple: bool) -> None:
 
 
 def tags_up_to(channel: Channel, tag: int) -> range:
-    """Return tags, among them all outstanding ones up to this one, or all for 0. Raises PreconditionFailed (406)."""
+    """Return tags, among them all that are outstanding up to this one, or all for tag 0.
+
+    Raises PreconditionFailed (406) for a tag that is not outstanding.
+    """
     unacked = channel.unacked
     if tag:
         unacked.check(tag)

@@ -203,7 +203,10 @@ def count_short(channel: Channel, routes: Iterable[Route], contents: list[bytes]
 
 
 def may_take_long(channel: Channel, route: Route, content: bytes, alone: bool) -> bool:
-    """Return whether a job may have to finish the publish of a content, which is `alone` if it is long."""
+    """Return whether a job may have to finish the publish of a content, which is `alone` if it is long.
+
+    Errors are left to the publish.
+    """
     targets = route.queues
     in_transaction = channel.transaction is not None  # only the search can be long, and later the commit
     raw = properties_of(content)
@@ -469,7 +472,10 @@ def complete_search(channel: Channel, route: Route) -> Job:
 
 
 def resolve(channel: Channel, method: bytes) -> Route:
-    """Decode basic.publish (its payload and frame end), find its route and cache it. Raises the errors of both."""
+    """Decode basic.publish (its payload and frame end), find its route and cache it.
+
+    Raises AccessRefused (403), NotFound (404), SyntaxFault (502), NotSupported (540).
+    """
     try:
         exchange_end = IDS + 1 + method[IDS]
         key_end = exchange_end + 1 + method[exchange_end]
@@ -497,7 +503,10 @@ def remember_route(channel: Channel, key: RouteKey, route: Route) -> None:
 
 
 def find_route(channel: Channel, name: str, key: str, mandatory: bool) -> Route:
-    """Check permissions, and return the route to an exchange by a key. Raises AccessRefused (403), NotFound (404)."""
+    """Check the user's permissions, and return the route of publishes to an exchange with a routing key.
+
+    Raises AccessRefused (403), NotFound (404).
+    """
     channel.check("write", "exchange", name)
     exchange = channel.vhost.exchange(name)
     if exchange.internal:
@@ -570,7 +579,10 @@ def finish_publish(channel: Channel, steps: Job, content_bytes: int) -> Job:
 
 
 def publish_in_steps(channel: Channel, route: Route, message: Message, keys: tuple[str, ...]) -> Job:
-    """Publish one message, in steps if its search or its queues are long, unless its channel ends before."""
+    """Publish one message by these keys, in steps if its search or its queues are long.
+
+    A message whose channel ends before it is in any queue is dropped.
+    """
     queues = route.targets
     if route.search is not None:
         yield from complete_search(channel, route)

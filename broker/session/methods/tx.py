@@ -96,7 +96,10 @@ def settle_all_in_steps(
     others: list[SettlementRun],
     commit: Commit,
 ) -> Job:
-    """Move settlements to these lists, and carry out removals first; `complete`: queues took all publishes."""
+    """Move settlements to these lists, and carry them out, first those that remove messages from the journal.
+
+    `complete` is True if the queues have taken all publishes.
+    """
     settlements.reverse()
     while settlements:
         for _, delivery, settlement in settlements[: -SLICE - 1 : -1]:
@@ -116,7 +119,10 @@ def settle_all_in_steps(
 
 
 def remove_in_steps(channel: Channel, runs: list[SettlementRun], commit: Commit) -> Job:
-    """Settle what leaves the journal by that, and end the commit, also on a full disk, where that may make room."""
+    """Carry out the settlements that remove messages from the journal, and end the commit.
+
+    No segment is deleted meanwhile. It does not wait while the disk is full, because it may make room there.
+    """
     node = channel.connection.node
     node.journal.begin_settling(commit)
     if channel.busy:

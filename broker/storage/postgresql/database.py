@@ -41,7 +41,10 @@ BARRIER: tuple[Statement, ...] = (("SELECT pg_logical_emit_message(true, 'warren
 
 
 class Database(Protocol):
-    """The port to a server, for log, metadata and transactions, of which `sessions` may be under way at a time."""
+    """The port to a server, for the log, the metadata and the transactions.
+
+    `sessions` is the number of transactions that may be under way at a time.
+    """
 
     sessions: int = len(COMMITS)
 
@@ -231,7 +234,10 @@ class PostgreSQL(Database):
         return data
 
     def _replaced(self) -> bool:
-        """Replace the session for reads within REPLACED_S, or return False and have a thread go on."""
+        """Open another session for reads, and return whether that succeeded within REPLACED_S.
+
+        Another thread waits longer for a server or a network that does not answer; until then reads fail at once.
+        """
         if self._replacing is not None and self._replacing.is_alive():
             return False
         self._replacing = threading.Thread(target=self._replace, name="store reads", daemon=True)

@@ -35,9 +35,10 @@ def read(database: PostgreSQL) -> Guarantee:
 
 def guarantee(commit: str, names: str, fsync: bool, states: list[str]) -> Guarantee:
     """Return the guarantee of settings; `states` are the sync_states of the standbys, empty if they are hidden."""
-    off = "fsync" if not fsync else "synchronous_commit" if commit == "off" else ""
-    if off:
-        return Guarantee("the memory of one server", f"{off} is off: a crash of the server may lose confirmed messages")
+    for setting, is_off in (("fsync", not fsync), ("synchronous_commit", commit == "off")):
+        if is_off:
+            problem = f"{setting} is off: a crash of the server may lose confirmed messages"
+            return Guarantee("the memory of one server", problem)
     wanted = wanted_standbys(names)
     if not wanted or commit == "local":
         reason = "synchronous_commit is local" if wanted else "synchronous_standby_names is empty"

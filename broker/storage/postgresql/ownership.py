@@ -189,7 +189,10 @@ class Ownership:
         return True
 
     def beat(self, confirmed: int = 0) -> bool:
-        """Write the heartbeat, and the last certain transaction if known; return False if another is the owner."""
+        """Write the heartbeat of the owner; return False if another broker owns the store.
+
+        `confirmed` is the number of the last certain transaction, if known.
+        """
         database = self._database
         if not database.has(WATCH):
             self._locked = False

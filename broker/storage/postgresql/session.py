@@ -69,7 +69,10 @@ class Session:
             raise
 
     def run(self, statements: Sequence[Statement], limit_s: float | None, binary: bool = False) -> list[list[Row]]:
-        """Execute statements as one transaction; return the rows of each. Raises Refused, or Unreachable in doubt."""
+        """Execute the statements as one transaction, and return the rows of each.
+
+        Raises Refused after it was rolled back, and Unreachable if its outcome is unknown.
+        """
         deadline_s = time.monotonic() + limit_s if limit_s is not None else None
         self.warning = ""
         try:

@@ -109,7 +109,10 @@ class Transactions:
         self._attempt(partial(self._commit, wanted))
 
     def run(self, operation: Operation) -> None:
-        """Commit an operation by itself at once. Raises OSError, as `commit` does; then its outcome is unknown."""
+        """Commit an operation by itself, also before gathered ones. Raises OSError, as `commit` does.
+
+        After an error it may have been committed, or not, and is not sent again.
+        """
         self._attempt(partial(self._run, operation))
 
     def _attempt(self, call: Callable[[], None]) -> None:

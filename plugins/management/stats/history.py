@@ -114,10 +114,9 @@ class Series:
 class Kind:
     """The objects of one kind and the names of their counters."""
 
-    __slots__ = ("names", "places", "timelines", "records", "ring_bytes")
+    __slots__ = ("places", "timelines", "records", "ring_bytes")
 
     def __init__(self, names: Sequence[str], levels: Levels) -> None:
-        self.names = tuple(names)
         self.places = {name: place for place, name in enumerate(names)}
         self.timelines = [Timeline(age_s, step_s) for age_s, step_s in levels]
         self.records: dict[Key, Series] = {}

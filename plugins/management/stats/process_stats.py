@@ -81,10 +81,6 @@ class Readings:
         return len(asyncio.all_tasks())
 
     @property
-    def proc_total(self) -> int:
-        return PROC_LIMIT
-
-    @property
     def gc_num(self) -> int:
         return sum(generation["collections"] for generation in gc.get_stats())
 

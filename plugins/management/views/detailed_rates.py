@@ -55,8 +55,10 @@ def of_queue(host: Host, stats: RequestStats, queue: Queue) -> Lists:
 
 def of_exchange(host: Host, stats: RequestStats, exchange: Exchange) -> Lists:
     incoming = (
-        published(stats, channel, exchange, counted, channel_details=channel_details(stats.caller, channel))
-        if (counted := rates.exchanges.get(exchange)) is not None
+        published(
+            stats, channel, exchange, rates.exchanges[exchange], channel_details=channel_details(stats.caller, channel)
+        )
+        if exchange in rates.exchanges
         else None
         for channel, rates in channels(host)
     )

@@ -14,6 +14,7 @@ from warren.broker.product import PRODUCT, product_version
 from ..framework.request import Request
 from ..stats.counters import CHURN, OVERVIEW, named
 from ..stats.history import GAUGES
+from ..stats.process_stats import PROC_LIMIT
 from .federation_topology import INTERNAL
 from .stats import optional, required, with_counters
 
@@ -125,7 +126,7 @@ def node_view(request: Request) -> NodeView:
         "os": platform.system(),  # beyond RabbitMQ's fields; RabbitMQ has it only in `rabbitmqctl status`
         "fd_total": readings.fd_total,
         "sockets_total": readings.sockets_total,
-        "proc_total": readings.proc_total,
+        "proc_total": PROC_LIMIT,
         "mem_limit": host.resources.memory_limit_bytes,
         "mem_alarm": "memory" in alarms,
         "mem_calculation_strategy": "rss",

@@ -222,10 +222,17 @@ def judge(
     return result
 
 
-def waiting_in(journeys: pa.Table, messages: pa.Table, cut: Mapping[Name, int]) -> pa.Table:
+def must_stay(journeys: pa.Table, promised: list[Numbers]) -> Numbers:
+    """Return which open journeys are of confirmed persistent messages that are in their queue."""
+    persistent, confirmed, _ = promised
+    here: Numbers = (journeys["entered"].to_numpy() > 0) & (journeys["left"].to_numpy() == 0)
+    return here & persistent & confirmed
+
+
+def waiting_in(journeys: pa.Table, promised: list[Numbers], cut: Mapping[Name, int]) -> pa.Table:
     """Count the open journeys of each boot and queue by what was promised of their messages, as `Waiting`."""
     entered, left, delivered = (journeys[name].to_numpy() for name in ("entered", "left", "delivered"))
-    persistent, confirmed, at_us = promises(journeys, messages)
+    persistent, confirmed, at_us = promised
     here, came = left == 0, entered > 0
     kept = here & came & persistent
     counts = {

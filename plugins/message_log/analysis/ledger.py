@@ -26,13 +26,13 @@ from ..file_format.folder import Folder, Vanished
 from . import crossings, hours, snapshots, store
 from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
 from .crossings import LinkCount
-from .durability import WAITING, Durability, cuts, durability, waiting_in
+from .durability import WAITING, Durability, cuts, durability, must_stay, promises, waiting_in
 from .engine import Engine
 from .facts import FACTS, Fact, Facts, Values, codes, divide, group, measures, merge, numbers_of, unified
 from .health import AGAIN, OLDEST, most_delivered, oldest
 from .hours import HOUR_S, complete, interval_s, summarize
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
-from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, open_counts, overfull
+from .queues import OPEN_COUNTS, Balance, QueueName, balances, impossible, is_of, open_counts, overfull
 from .queues import QUEUE as QUEUE_OF_BOOT
 from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
@@ -77,6 +77,7 @@ class Ledger:
     throughput, latency, end_to_end  rows of these reports
     snapshots   the merged facts of `snapshots`
     lags        histograms of the lags of links
+    lost        messages of queues that have lost some at a restart (`lost_messages`)
     """
 
     folder: SelectedFolder
@@ -96,6 +97,7 @@ class Ledger:
     lags: pa.Table
     imbalances: list[Imbalance]
     verdict: Verdict
+    lost: list[Values]
 
 
 class Reduced(NamedTuple):
@@ -186,7 +188,9 @@ def make_ledger(
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     rates = [row for part in parts for row in part.throughput]
     of_stages, of_paths = ([row for rows in of_kind for row in rows] for of_kind in zip(*times, strict=True))
-    results = (of_snapshots, boots, of_queues, kept, of_links, lags, found, judged)
+    lossy = {(each.node, each.boot_id, each.vhost, each.queue) for each in kept if each.lost}
+    gone = lost_messages(engine, place, numbers, lossy)
+    results = (of_snapshots, boots, of_queues, kept, of_links, lags, found, judged, gone)
     return Ledger(log, files, place, stored, numbers, facts, rates, of_stages, of_paths, *results)
 
 
@@ -479,14 +483,16 @@ def meet(slices: Slices, ranges: Ranges, cut: Mapping[BootName, int], number: in
     journeys, messages = settled["journeys"], settled["messages"]
     settled |= of_journeys(settled, journeys)
     late = apart({name: settled[name] for name in OF_OTHERS}, slices.whole)
-    open_facts = {"journeys": journeys, "crossings": settled["crossings"]}
+    promised = promises(journeys, messages)
+    kept = pa.array(must_stay(journeys, promised))
+    open_facts = {"journeys": journeys.append_column("kept", kept), "crossings": settled["crossings"]}
     store.save(slices.place, part_path(number), open_facts | late)
     summary = {name: settled[name] for name in SUMMARY if name in settled}
     summary |= {
         "attempts": worst(settled["attempts"], REPEATED),
         "routes": busiest(settled["routes"], KEYS),
         "open": open_counts(journeys, ranges),
-        "waiting": waiting_in(journeys, messages, cut),
+        "waiting": waiting_in(journeys, promised, cut),
         "oldest": oldest(journeys),
         "again": most_delivered(journeys),
     }
@@ -563,6 +569,21 @@ def impossible_of(
     groups = unified(found.slice(LISTED)).group_by(keys, use_threads=False)
     rest = groups.aggregate([([], "count_all"), ("last", "max")]).rename_columns([*keys, "records", "last"])
     return [*rows, *({"msg_seq": None} | row for row in rest.to_pylist())]
+
+
+def lost_messages(engine: Engine, place: Folder, numbers: Sequence[int], queues: set[QueueName]) -> list[Values]:
+    """Return the confirmed persistent messages of queues that have lost some of them, the oldest LISTED ones."""
+    found = engine.map(partial(kept_in, place, queues), numbers) if queues else []
+    return sorted((row for rows in found for row in rows), key=lambda row: (row["msg_seq"], str(row)))[:LISTED]
+
+
+def kept_in(place: Folder, queues: set[QueueName], number: int) -> list[Values]:
+    """Return those of a slice."""
+    journeys = store.load(place, part_path(number), ("journeys",))["journeys"]
+    journeys = journeys.filter(journeys["kept"])
+    rows = journeys.filter(pa.array(is_of(journeys, queues))).select([*FACTS["journeys"].keys, "last"])
+    oldest_rows: list[Values] = rows.sort_by("msg_seq").slice(0, LISTED).to_pylist()
+    return oldest_rows
 
 
 # Links

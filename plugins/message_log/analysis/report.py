@@ -23,21 +23,24 @@ from .facts import Table, Values, keyed
 from .health import Queue
 from .input import LogFile
 from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
+from .queues import VANISHED
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Lengths, Steps, by_step, lengths_by_step, merge_lengths, timeline
 from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED
-from .verdict import BALANCED, MISSING
+from .verdict import BALANCED, MISSING, NOT_ARRIVED, NOT_KEPT
 
 SCHEMA = 1  # of report.json
 LISTED = 200  # rows of one list
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 SKIPPED = 100  # skipped files that are listed
+LOST = ("problem", "node", "boot_id", "vhost", "queue", "link", "msg_seq", "identity", "at")  # of an imbalance
 MESSAGE = ("node", "boot_id", "msg_seq")
 NAMES = ("message_id", "exchange", "routing_key")  # of a message
 ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
     "wrong_now": (),  # the worst first
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
+    "lost": (*QUEUE, "link", "boot_id", "msg_seq", "identity"),
     "throughput": ("-messages", *SCOPED, "grain"),
     "latency": ("-p99_us", *QUEUE, "stage"),
     "end_to_end": ("-p99_us", *END_TO_END),
@@ -57,7 +60,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "churn": ("node", "name"),
     "capacity": ("node",),
 }
-LONG = {"throughput": 3 * LISTED}  # lists with more rows
+LONG = {"throughput": 3 * LISTED, "lost": 5 * LISTED}  # lists with more rows
 
 
 class Report(NamedTuple):
@@ -82,6 +85,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     judge = health.Judge(ledger.boots, kinds, facts, latency)
     wrong = health.findings(ledger.boots, snapshots, growth, judge, readings)
     counts, handled = counts_of(engine, ledger, frame)
+    lost, number_of_lost = lost_messages(ledger)
     made = {
         "wrong_now": [asdict(finding) | {"line": health.line(finding)} for finding in wrong],
         "throughput": ledger.throughput,
@@ -103,10 +107,11 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "churn": figures.churn(readings),
         "capacity": figures.capacity(readings, handled),
         "durability": [asdict(each) for each in ledger.durability],
+        "lost": lost,
     }
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
-    named = [*conservation["imbalances"], *lists["poison"]]
+    named = [*conservation["imbalances"], *lists["poison"], *lists["lost"]]
     add_names(engine, ledger, [row for row in named if row["msg_seq"] is not None])
     values = {
         "schema": SCHEMA,
@@ -118,9 +123,28 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
         "conservation": conservation,
         "timeline": timeline(frame, counts, lengths(engine, ledger, frame), readings, lags(engine, ledger, frame)),
         **lists,
-        "rows": {name: len(rows) for name, rows in made.items()},
+        "rows": {name: len(rows) for name, rows in made.items()} | {"lost": number_of_lost},
     }
     return Report(values, made)
+
+
+def lost_messages(ledger: Ledger) -> tuple[list[Values], int]:
+    """Return messages that are lost in a queue, by a link or at a restart, as far as they are listed, and their number.
+
+    At a restart, `lost` of the `among` messages of the queue are.
+    """
+    rows = [asdict(each) for each in ledger.imbalances if each.problem in (VANISHED, NOT_ARRIVED)]
+    found = [{name: row[name] for name in LOST} | {"lost": None, "among": None} for row in rows]
+    counts = {(each.node, each.boot_id, each.vhost, each.queue): each for each in ledger.durability if each.lost}
+    number = sum(row["records"] for row in rows) + sum(each.confirmed_before for each in counts.values())
+    for row in ledger.lost:
+        each = counts[row["node"], row["boot_id"], row["vhost"], row["queue"]]
+        about = {"problem": NOT_KEPT, "at": row["last"], "lost": each.lost, "among": each.confirmed_before}
+        found.append(dict.fromkeys(LOST) | {name: row[name] for name in (*QUEUE, "boot_id", "msg_seq")} | about)
+    for row in found:
+        in_boot = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None
+        row["message"] = in_boot or row["identity"]  # by which `warren trace` finds it
+    return [row for row in found if row["message"] is not None], number
 
 
 def trends(engine: Engine, ledger: Ledger) -> dict[Queue, health.Trend]:

@@ -33,7 +33,7 @@ READING_S = 3 * schema.SNAPSHOT_S // 2  # the age up to which a reading counts
 LINES = 10  # queues that are chosen by each measure
 SCOPES = 20  # nodes and virtual hosts with most messages
 ENDLESS = 2**62  # bytes: exported by a broker without such a limit
-GAUGES = {  # each with what is kept of a step
+GAUGES: dict[str, Callable[[list[float]], float]] = {  # each with what is kept of a step
     schema.RESIDENT_BYTES: max,
     schema.MEMORY_LIMIT_BYTES: max,
     schema.DISK_FREE_BYTES: min,
@@ -118,7 +118,7 @@ def timeline(
         "queues": queues(counts, lengths, frame, steps),
         "links": links(lags, steps),
         "ack_latency": ack_latency(counts, steps),
-        "nodes": nodes(by_node_and_step(readings, steps), steps),
+        "nodes": nodes(readings, steps),
     }
 
 
@@ -179,23 +179,6 @@ def merge_lengths(parts: Iterable[Lengths]) -> Lengths:
     return merged
 
 
-def by_node_and_step(readings: Iterable[Values], steps: Steps) -> list[Values]:
-    """Return the gauges by node, boot and step, and the last state of the loop's histogram."""
-    found: dict[tuple[Any, ...], Values] = {}
-    wanted = [row for row in readings if row["name"] in GAUGES or row["name"] == schema.LOOP_LAG_US]
-    for row in sorted(wanted, key=lambda row: int(row["mono_ns"])):
-        name = row["name"]
-        key = row["node"], row["boot_id"], steps.at(row["ts_us"])
-        of_step = found.setdefault(key, dict.fromkeys((*GAUGES, "buckets")))
-        if name == schema.LOOP_LAG_US:
-            of_step["buckets"] = row["buckets"]
-        else:
-            choose_one: Callable[..., float] = GAUGES[name]
-            before = of_step[name]
-            of_step[name] = row["value"] if before is None else choose_one(before, row["value"])
-    return [dict(zip(("node", "boot_id", "step"), key, strict=True)) | row for key, row in found.items()]
-
-
 def choose(kinds: list[Values], oldest: list[Values], extents: Extents, lengths: Mapping[Queue, int]) -> list[Queue]:
     """Return the queues to show: the first LINES by age, by messages, by redeliveries and by length."""
     measures: list[dict[Queue, float]] = [defaultdict(float) for _ in range(4)]
@@ -247,16 +230,10 @@ def queues(counts: list[Values], lengths: Lengths, frame: Frame, steps: Steps) -
         read = {step: both for (name, step), both in lengths.items() if name == queue}
         extents = {boot: extent for boot, extent in frame.extents.items() if boot[0] == queue[0]}
         ready = {step: least for step, (_, least) in read.items()}
-        series.append(
-            {
-                **dict(zip(QUEUE, queue, strict=True)),
-                "entered": per_s(of_queue, "entered", steps),
-                "left": per_s(of_queue, "left", steps),
-                "redelivered": per_s(of_queue, "redelivered", steps),
-                "lag_s": lag(of_queue, waiting.get(queue, []), extents, steps, ready),
-                "messages": steps.read({step: length for step, (length, _) in read.items()}),
-            }
-        )
+        flows = {flow: per_s(of_queue, flow, steps) for flow in ("entered", "left", "redelivered")}
+        lag_s = lag(of_queue, waiting.get(queue, []), extents, steps, ready)
+        messages = steps.read({step: length for step, (length, _) in read.items()})
+        series.append(dict(zip(QUEUE, queue, strict=True)) | flows | {"lag_s": lag_s, "messages": messages})
     return sorted(series, key=lambda each: -greatest(each["lag_s"]))
 
 
@@ -332,31 +309,35 @@ def ack_latency(counts: list[Values], steps: Steps) -> Values | None:
     }
 
 
-def nodes(rows: list[Values], steps: Steps) -> list[Values]:
+def nodes(readings: Iterable[Values], steps: Steps) -> list[Values]:
     """Return the series of each node's metrics; null: no reading, or no such limit."""
+    wanted = [row for row in readings if row["name"] in GAUGES or row["name"] == schema.LOOP_LAG_US]
     series = []
-    for (node,), of_node in sorted(keyed(rows, "node").items()):
-        gauges = {
-            name: steps.read(
-                {row["step"]: row[name] for row in of_node if row[name] is not None and row[name] < ENDLESS}
-            )
-            for name in GAUGES
-        }
-        series.append({"node": node, **gauges, "loop_lag_p99_us": steps.read(loop_lag(of_node))})
+    for (node,), of_node in sorted(keyed(wanted, "node").items()):
+        named = keyed(of_node, "name")
+        gauges = {}
+        for name, choose_one in GAUGES.items():
+            values: dict[int, list[float]] = defaultdict(list)
+            for row in named.get((name,), []):
+                values[steps.at(row["ts_us"])] += [row["value"]] if row["value"] < ENDLESS else []
+            gauges[name] = steps.read({step: choose_one(some) for step, some in values.items() if some})
+        loop_lag_us = loop_lag(named.get((schema.LOOP_LAG_US,), []), steps)
+        series.append({"node": node, **gauges, "loop_lag_p99_us": steps.read(loop_lag_us)})
     return series
 
 
-def loop_lag(rows: list[Values]) -> dict[int, int]:
+def loop_lag(rows: list[Values], steps: Steps) -> dict[int, int]:
     """Return the 99th percentile of the loop's turns by step, as the upper bound of its bucket."""
     quantiles: dict[int, int] = {}
     for of_boot in keyed([row for row in rows if row["buckets"]], "boot_id").values():
+        ordered = sorted(of_boot, key=lambda row: int(row["mono_ns"]))
+        last = {steps.at(row["ts_us"]): row["buckets"] for row in ordered}
         before: list[int] = []
-        for row in sorted(of_boot, key=lambda row: int(row["step"])):
-            now = row["buckets"]
+        for step, now in sorted(last.items()):
             turns = [after - earlier for after, earlier in zip_longest(now, before[: len(now)], fillvalue=0)]
             before, bound = now, p99_bound(turns)
             if bound is not None:
-                quantiles[row["step"]] = max(quantiles.get(row["step"], 0), bound)
+                quantiles[step] = max(quantiles.get(step, 0), bound)
     return quantiles
 
 

@@ -33,7 +33,10 @@ ARRIVING = (pipe.KINDS[schema.PUBLISH], pipe.KINDS[schema.FED_IN])
 
 
 class Boot(msgspec.Struct, frozen=True):
-    """One run of a broker: `begun_ns` is on its monotonic clock; `headers` are the names of exported headers."""
+    """One run of a broker, with the values that all its records share.
+
+    `begun_ns` is on its monotonic clock; `headers` are the names of exported headers.
+    """
 
     node: str
     boot_id: str

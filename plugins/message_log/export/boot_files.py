@@ -32,7 +32,10 @@ def unlisted_files(folder: Path, node: str, boot_id: str, manifest: Manifest) ->
 
 
 def describe_file(folder: Path, name: str) -> FinishedFile:
-    """Return the manifest's entry for a file of the export, by its path. Raises OSError, pa.ArrowInvalid for damage."""
+    """Return the entry of the manifest for a file, by its path in the folder of the export.
+
+    Raises OSError, or pa.ArrowInvalid for a damaged file.
+    """
     table, sha256, size = name.partition("/")[0], hashlib.sha256(), 0
     with (folder / name).open("rb") as file:
         while piece := file.read(READ_BYTES):

@@ -55,7 +55,10 @@ def rows(host: Host) -> list[dict[str, object]]:
 
 
 def link_rows(federation: Service | None, links: Iterable[Origin]) -> Iterator[list[dict[str, object]]]:
-    """Yield the starts and failures of each running link, some links at a time; `links` are the origins of links."""
+    """Yield the numbers of starts and failures of each running link, some links at a time.
+
+    `links` are the origins of federation links.
+    """
     queues = {origin.connection: origin.link for origin in links}
     metrics: list[dict[str, object]] = []
     statuses: Iterator[Mapping[str, object]] = federation.each_status() if isinstance(federation, Links) else iter(())

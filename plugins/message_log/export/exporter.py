@@ -125,7 +125,10 @@ class Export(Observer):
         self._outlet.send(BOOT, [msgspec.json.encode(task)])
 
     async def _keep_writer(self) -> None:
-        """Start a writer if the last one has ended, and wait for its end. Raises WriterEnded, OSError."""
+        """Start another writer if the last one has ended, and wait for its end.
+
+        Raises WriterEnded, or OSError if none can be started; the supervisor then calls again, with growing delays.
+        """
         if not self._connected:
             await self._resume()
         await self._outlet.ended()

@@ -120,7 +120,10 @@ class NodeState:
             self._lock = -1
 
     def save(self, durable: bool = False) -> None:
-        """Store the state if it has changed and this writer holds the lock, synced if `durable`. Raises OSError."""
+        """Store the state if it has changed and this writer holds the lock. Raises OSError.
+
+        Only with `durable` is it synced to the disk: it survives a killed writer anyway.
+        """
         exported_s = int(self.exported_s) // SAVED_S * SAVED_S  # without this it would change each time
         content = msgspec.json.encode(
             Content(self._node, self.boot, self.previous, self.boots, exported_s, self.days), order="deterministic"

@@ -61,7 +61,11 @@ class HashedFile(io.FileIO):
 
 
 class Part:
-    """An open file of a table, with the columns of `target` and first rows from `first_us` on. Raises OSError."""
+    """An open file of a table.
+
+    `folder` is that of the export, `name` the file's, `target` has its columns, and `first_us` is the time of its first
+    row. Raises OSError.
+    """
 
     def __init__(
         self, folder: Path, table: str, name: str, target: pa.Schema, first_us: int, place: Path | None = None

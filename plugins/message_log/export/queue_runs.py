@@ -20,7 +20,10 @@ SEARCHED: deque[QueueRun] = deque()
 
 
 class QueueRuns:
-    """The runs by queue, or SEARCHED without positions; `exhaustive`: each recorded message must be in one."""
+    """The runs by queue, in the order of their positions; SEARCHED if positions are not known.
+
+    `exhaustive` is true if messages are sampled: then every recorded message must be in a run.
+    """
 
     __slots__ = ("_exhaustive", "_runs")
 
@@ -45,7 +48,10 @@ class QueueRuns:
             runs.append((position, count, seq, size))
 
     def take(self, queue: LoggedQueue, position: int, count: int) -> list[QueueRun] | None:
-        """Take the runs among `count` positions, relative to `position`; None if unknown. HOT: the export, load A."""
+        """Take the runs among `count` consecutive positions, the first position of each relative to `position`.
+
+        Return None if they are not known. HOT: the export, load A.
+        """
         runs = self._runs.get(queue)
         if runs is None:
             return []

@@ -25,9 +25,27 @@ class RecordBuffer:
     """
 
     __slots__ = (
-        *("row", "dropped", "unwritten", "waiting_bytes", "names", "links", "_taken", "_limit_bytes", "_step_bytes"),
-        *("_soon", "_new_names", "_named_row", "_full", "_segments", "_seqs", "_sizes", "_routed", "_addresses"),
-        *("_details", "_held_bytes", "_soon_at"),
+        "row",
+        "dropped",
+        "unwritten",
+        "_taken",
+        "waiting_bytes",
+        "names",
+        "links",
+        "_limit_bytes",
+        "_step_bytes",
+        "_soon",
+        "_new_names",
+        "_named_row",
+        "_full",
+        "_segments",
+        "_seqs",
+        "_sizes",
+        "_routed",
+        "_addresses",
+        "_details",
+        "_held_bytes",
+        "_soon_at",
     )
 
     def __init__(self, limit_bytes: int, soon: Callable[[], None]) -> None:
@@ -68,7 +86,10 @@ class RecordBuffer:
         self._soon_at = self._step_bytes
 
     def take(self, stored: int = 0) -> list[bytes | bytearray]:
-        """Take the batch in pieces to be joined, none without records. `stored` is the log's last durable batch."""
+        """Take the batch, in pieces to be joined, or an empty list if there are no records.
+
+        `stored` is the last durable batch of the store's log.
+        """
         full, self._full = self._full, False
         if not self._segments:
             if full:  # a batch of names alone
@@ -96,7 +117,10 @@ class RecordBuffer:
         self.names, self._named_row, self._new_names = Names(self._hold, self.links), self.row, True
 
     def _hold(self, size: int) -> bool:
-        """Reserve room for a name; without it no record is added until the next batch, so that no name stays alone."""
+        """Reserve room for a name, which is sent with the batch; without room, no record is added until the next one.
+
+        Otherwise a record that is dropped would leave its names in memory.
+        """
         if self._full or self._held_bytes + size + self.waiting_bytes > self._limit_bytes:
             self._full, self._soon_at = True, 0
             return False

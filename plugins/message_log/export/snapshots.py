@@ -90,7 +90,10 @@ class ChangedQueues:
 
 
 class ChangeLog(TrafficLog):
-    """A log of messages that only notes the changed queues, attached while the first snapshot is prepared."""
+    """A log of messages that only notes the changed queues.
+
+    It is attached before the recorder, while the first snapshot is prepared.
+    """
 
     __slots__ = ("_changed",)
 
@@ -146,7 +149,10 @@ class Utilisation:
 
 
 class Snapshots(Observer):
-    """Snapshots of exported queues, and of deleted ones with unsettled messages, by `prepare` and then `take`."""
+    """Snapshots of the queues in the virtual hosts that are exported.
+
+    `prepare` and then `take` make one. It includes deleted queues whose consumers still have messages.
+    """
 
     def __init__(
         self, node: Node, buffer: RecordBuffer, sample_rate: float, changed: ChangedQueues, stored: bool = True

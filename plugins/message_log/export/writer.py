@@ -113,7 +113,10 @@ class Pending:
 
 
 class Writer:
-    """The writer of tables to files, which counts and reports rows that it cannot write; `clock_s` never jumps."""
+    """The writer of tables to files. It raises no OSError: rows that cannot be written are counted and reported.
+
+    `clock_s` is a clock without jumps, which also counts the time in which the machine sleeps.
+    """
 
     def __init__(
         self,
@@ -144,7 +147,10 @@ class Writer:
         self.look()
 
     def resume(self) -> tuple[int, bool]:
-        """Continue a boot; return its events in files, and whether its first snapshot is in one. Raises OSError."""
+        """Continue a boot whose writer has ended. Raises OSError.
+
+        Returns the number of events in files, and whether the first snapshot is in one.
+        """
         node, boot_id = self.task.node, self.task.boot_id
         remove_unfinished(self._folder, node, boot_id)
         self._add_to_manifest(*unlisted_files(self._folder, node, boot_id, self._manifest))
@@ -211,7 +217,10 @@ class Writer:
     # The state of the node
 
     def lock(self) -> bool:
-        """Lock the node's state; return whether the link to the boot before is final, by its end or after a while."""
+        """Lock the node's state, which links this boot to the one before. Returns whether the link is final.
+
+        It is final if the writer of the boot before has finished its files, or has had enough time for it.
+        """
         if self._state.locked:
             return True
         taken = False

@@ -37,7 +37,11 @@ class Ready(msgspec.Struct):
 
 
 class Outlet:
-    """The writer process, its pipe, its `lost_records`, and whether the first snapshot is in a file (`started`)."""
+    """The writer process and its pipe.
+
+    `lost_records` is the number of records that this process has reported as not written; `started` is true once the
+    first snapshot is in a file.
+    """
 
     def __init__(self, report: Report, supervisor: Supervisor) -> None:
         self.lost_records = 0

@@ -113,11 +113,7 @@ def test_who_has_logged_in_and_not_opened_a_vhost_yet_goes_too(broker: InProcess
 
 
 def test_a_connection_is_listed_with_the_name_that_its_client_gave_it(broker: InProcessPeer) -> None:
-    named = broker.dial()
-    named.start()
-    named.login("PLAIN", "\0guest\0guest", properties={"connection_name": "orders"})
-    named.tune()
-    named.call(Connection.Open, virtual_host="/")
+    named = broker.connect(properties={"connection_name": "orders"})
     broker.connect()
     listed = {one.client_name: one for one in broker.server.connections.values()}
     assert set(listed) == {"orders", ""}

@@ -1,6 +1,5 @@
 """The frame reader returns the same events and the same documented error however its input is cut."""
 
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from pamqp import body, commands, frame, header
 
 from tests.support import codec
 from tests.support.hypothesis_settings import examples
+from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.errors import AMQPError, CommandInvalid, FrameError, ResourceFault, SyntaxFault, UnexpectedFrame
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.wire.frame_reader import Acks, Event, FrameReader, Method
@@ -228,17 +228,13 @@ PUBLISH = {"exchange": "e", "routing_key": "k"}
 
 def kept_by(pieces: list[bytes], channel_count: int = 1) -> int:
     """Return the number of bytes that the reader keeps after these pieces."""
-    tracemalloc.start()
-    try:
-        reader = FrameReader(131_072, 1 << 24, range(1, channel_count + 1))
-        before = tracemalloc.get_traced_memory()[0]
+    reader = FrameReader(131_072, 1 << 24, range(1, channel_count + 1))
+    with traced_memory() as memory:
         for piece in pieces:
             reader.feed(bytes(bytearray(piece)))  # a copy of its own, as a socket gives
             while reader.next() is not None:
                 pass
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+    return memory.peak_bytes
 
 
 def announcement(channel: int, body_bytes: int) -> bytes:

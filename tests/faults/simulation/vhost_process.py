@@ -6,8 +6,6 @@ A deleted one does not return in part, and an existing one loses nothing, whenev
 from contextlib import suppress
 from random import Random
 
-from pamqp.commands import Connection
-
 from tests.faults.simulation.model import ALWAYS, NEVER
 from tests.support.amqp_client import Channel, Client, Silence
 from tests.support.session import dial, pipe_of
@@ -102,13 +100,8 @@ class VHostActions:
 
     def _channel(self) -> Channel:
         if self._client is None:
-            client = dial(self._node)
-            client.start()
-            client.login("PLAIN", "\0guest\0guest")
-            client.tune()
-            client.call(Connection.Open, virtual_host=NAME)
-            self._client = client
-            return client.channel(1)
+            self._client = dial(self._node).open(vhost=NAME)
+            return self._client.channel(1)
         return Channel(self._client, 1)
 
     def drain(self) -> None:

@@ -122,7 +122,7 @@ def test_an_endpoint_can_be_printed_without_its_secrets() -> None:
     found = parse_endpoint("amqps://user:secret@h/v?password=secret&heartbeat=5")
     assert "secret" not in repr(found) and "[redacted]" in repr(found)
     assert "secret" not in f"{found.password}"
-    assert found.password is not None and found.password.hidden == "secret"
+    assert found.password is not None and found.password.reveal() == "secret"
     assert found.safe == "amqps://h/v"
 
 

@@ -30,12 +30,7 @@ def listening() -> Iterator[ListeningServer]:
 
 
 def opened(port: int, host: str = "127.0.0.1", heartbeat_s: int = 0) -> Client:
-    client = Client(SocketPipe(host, port))
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune(heartbeat=heartbeat_s)
-    client.call(Connection.Open, virtual_host="/")
-    return client
+    return Client(SocketPipe(host, port)).open(heartbeat=heartbeat_s)
 
 
 def test_several_listeners_serve_at_once(listening: ListeningServer) -> None:

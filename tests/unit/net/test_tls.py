@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from pamqp.commands import Connection
 from pytest import MonkeyPatch
 
 from tests.support.amqp_client import Client, Silence
@@ -88,12 +87,7 @@ class TLSPipe(SocketPipe):
 
 
 def opened(port: int, context: ssl.SSLContext) -> Client:
-    client = Client(TLSPipe(port, context))
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune()
-    client.call(Connection.Open, virtual_host="/")
-    return client
+    return Client(TLSPipe(port, context)).open()
 
 
 def is_refused(port: int, context: ssl.SSLContext) -> bool:

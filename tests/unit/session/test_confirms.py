@@ -9,7 +9,7 @@ from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 
 from tests.support import codec
 from tests.support.amqp_client import Channel as ClientChannel
-from tests.support.amqp_client import Content, Silence
+from tests.support.amqp_client import Content
 from tests.support.hypothesis_settings import examples
 from tests.support.session import SlowJournal, connected, new_node, pipe_of
 from warren.broker.amqp.errors import ConnectionForced
@@ -32,20 +32,7 @@ class Disk:
 
     def acked(self) -> list[tuple[int, bool]]:
         """Return tag and multiple of the confirms that have arrived."""
-        return [(item.delivery_tag, item.multiple) for item in take_inbox(self.ch) if isinstance(item, Basic.Ack)]
-
-
-def take_inbox(ch: ClientChannel) -> list[Any]:
-    """Return and remove all that has arrived on a channel."""
-    try:
-        while not ch.client.ended:
-            ch.client.pump()
-    except Silence:
-        pass
-    inbox = ch.client.inbox(ch.number)
-    items = list(inbox)
-    inbox.clear()
-    return items
+        return [(item.delivery_tag, item.multiple) for item in self.ch.arrived() if isinstance(item, Basic.Ack)]
 
 
 @pytest.fixture
@@ -105,7 +92,7 @@ def test_a_message_for_several_queues_waits_for_the_disk_if_one_is_durable(disk:
 def test_a_return_comes_before_its_confirm(disk: Disk, ch: ClientChannel) -> None:
     for _ in range(2):
         ch.publish("", "nowhere", b"body", DURABLE, mandatory=True)
-        returned, confirmed = take_inbox(ch)
+        returned, confirmed = ch.arrived()
         assert isinstance(returned, Content) and isinstance(confirmed, Basic.Ack)
 
 
@@ -117,7 +104,7 @@ def test_each_channel_counts_and_hears_of_its_own(disk: Disk, ch: ClientChannel)
         other.publish("", "durable", b"body", DURABLE)
     disk.journal.commit(1)
     assert disk.acked() == [(1, False)]
-    assert [(item.delivery_tag, item.multiple) for item in take_inbox(other)] == [(2, True)]
+    assert [(item.delivery_tag, item.multiple) for item in other.arrived()] == [(2, True)]
 
 
 @pytest.mark.parametrize("end", ["channel", "connection", "loss", "error"])
@@ -132,9 +119,9 @@ def test_nobody_is_told_who_is_not_there_any_more(disk: Disk, ch: ClientChannel,
         ch.publish("no such exchange", "")
     else:
         ch.client.vanish()
-    take_inbox(ch)
+    ch.arrived()
     disk.journal.commit(1)
-    assert take_inbox(ch) == []
+    assert ch.arrived() == []
 
 
 def test_who_publishes_faster_than_the_disk_takes_it_waits(disk: Disk, ch: ClientChannel) -> None:
@@ -158,9 +145,9 @@ def test_a_commit_of_more_than_the_disk_takes_is_answered_once(disk: Disk) -> No
     for _ in range(3):
         disk.ch.publish("", "durable", b"body", DURABLE)
     disk.ch.send(Tx.Commit)
-    assert take_inbox(disk.ch) == [] and len(disk.journal.live) == 3
+    assert disk.ch.arrived() == [] and len(disk.journal.live) == 3
     disk.journal.commit(1)
-    assert [type(item) for item in take_inbox(disk.ch)] == [Tx.CommitOk]
+    assert [type(item) for item in disk.ch.arrived()] == [Tx.CommitOk]
     disk.ch.sync()
 
 
@@ -186,21 +173,21 @@ def test_nothing_of_a_connection_is_served_while_it_commits(disk: Disk, tx: Clie
     tx.send(Queue.Declare, queue="more")
     other.publish("", "transient", b"body")
     other.send(Queue.Declare, queue="transient", passive=True)
-    assert take_inbox(tx) == [] and take_inbox(other) == []
+    assert tx.arrived() == [] and other.arrived() == []
     assert "more" not in disk.node.vhosts["/"].queues
     assert connected(disk.node).channel().drain("transient") == [], "others are served meanwhile"
     disk.journal.commit(1)
-    assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk, Queue.DeclareOk]
-    assert [item.message_count for item in take_inbox(other)] == [1]
+    assert [type(item) for item in tx.arrived()] == [Tx.CommitOk, Queue.DeclareOk]
+    assert [item.message_count for item in other.arrived()] == [1]
 
 
 def test_a_goodbye_waits_for_the_commit_before_it(disk: Disk, tx: ClientChannel) -> None:
     tx.publish("", "durable", b"body", DURABLE)
     tx.send(Tx.Commit)
     tx.client.send(Connection.Close, reply_code=200)
-    assert take_inbox(tx) == []
+    assert tx.arrived() == []
     disk.journal.commit(1)
-    assert [type(item) for item in take_inbox(tx)] == [Tx.CommitOk]
+    assert [type(item) for item in tx.arrived()] == [Tx.CommitOk]
     assert isinstance(tx.client.next(), Connection.CloseOk)
 
 
@@ -212,9 +199,9 @@ def test_a_commit_that_ends_after_its_connection_is_told_to_nobody(disk: Disk, t
         tx.client.vanish()
     else:
         pipe_of(tx.client).connection.close(ConnectionForced("enough"))
-    take_inbox(tx)
+    tx.arrived()
     disk.journal.commit(1)
-    assert take_inbox(tx) == [] and len(disk.journal.live) == 1
+    assert tx.arrived() == [] and len(disk.journal.live) == 1
 
 
 # Declarations
@@ -247,9 +234,9 @@ def test_the_answer_to_what_changes_something_durable_waits_for_the_disk(
     recorded: Disk, kind: type[Any], fields: dict[str, Any]
 ) -> None:
     recorded.ch.send(kind, **fields)
-    assert take_inbox(recorded.ch) == []
+    assert recorded.ch.arrived() == []
     recorded.journal.commit(recorded.journal.ticket())
-    assert [item.name in kind.valid_responses for item in take_inbox(recorded.ch)] == [True]
+    assert [item.name in kind.valid_responses for item in recorded.ch.arrived()] == [True]
 
 
 @pytest.mark.parametrize("fields", [{"queue": "new"}, {"queue": "new", "durable": True, "exclusive": True}])
@@ -275,11 +262,11 @@ def test_pipelined_declarations_are_stored_together_and_answered_in_order(record
     ch.send(Exchange.Declare, exchange="passing", exchange_type="fanout")
     ch.send(Queue.Declare, queue="durable", passive=True)
     ch.send(Queue.Delete, queue="new")
-    assert take_inbox(ch) == [] and "passing" in recorded.node.vhosts["/"].exchanges
+    assert ch.arrived() == [] and "passing" in recorded.node.vhosts["/"].exchanges
     assert journal.ticket() == ticket, "one batch has all of them"
     journal.commit(ticket)
     answers = ["Queue.DeclareOk", "Queue.BindOk", "Exchange.DeclareOk", "Queue.DeclareOk", "Queue.DeleteOk"]
-    assert names(take_inbox(ch)) == answers
+    assert names(ch.arrived()) == answers
 
 
 def test_other_methods_wait_for_the_answers_before_them(recorded: Disk) -> None:
@@ -289,12 +276,12 @@ def test_other_methods_wait_for_the_answers_before_them(recorded: Disk) -> None:
     ch.send(Basic.Get, queue="new")
     ch.send(Queue.Declare, queue="later", durable=True)
     ch.client.send(Connection.Close, reply_code=200)
-    assert take_inbox(ch) == [] and "later" not in recorded.node.vhosts["/"].queues
+    assert ch.arrived() == [] and "later" not in recorded.node.vhosts["/"].queues
     journal.commit(journal.ticket())
-    answer, message = take_inbox(ch)
+    answer, message = ch.arrived()
     assert isinstance(answer, Queue.DeclareOk) and isinstance(message, Content)
     journal.commit(journal.ticket())
-    assert names(take_inbox(ch)) == ["Queue.DeclareOk"]
+    assert names(ch.arrived()) == ["Queue.DeclareOk"]
     assert isinstance(ch.client.next(), Connection.CloseOk)
 
 
@@ -311,9 +298,9 @@ def test_an_error_follows_earlier_answers(recorded: Disk, kind: type[Any], field
     ch.send(Queue.Declare, queue="new", durable=True)
     ch.send(kind, **fields)
     ch.send(Queue.Declare, queue="never", durable=True)
-    assert take_inbox(ch) == []
+    assert ch.arrived() == []
     journal.commit(journal.ticket())
-    answer, error = take_inbox(ch)
+    answer, error = ch.arrived()
     assert isinstance(answer, Queue.DeclareOk) and isinstance(error, Channel.Close) and error.reply_code == code
     assert "never" not in recorded.node.vhosts["/"].queues
 
@@ -325,9 +312,9 @@ def test_declarations_that_are_stored_after_their_connection_are_not_answered(re
         recorded.ch.client.vanish()
     else:
         pipe_of(recorded.ch.client).connection.close(ConnectionForced("enough"))
-    take_inbox(recorded.ch)
+    recorded.ch.arrived()
     recorded.journal.commit(recorded.journal.ticket())
-    assert take_inbox(recorded.ch) == [] and "new" in recorded.node.vhosts["/"].queues
+    assert recorded.ch.arrived() == [] and "new" in recorded.node.vhosts["/"].queues
 
 
 def test_so_many_answers_wait_at_most(recorded: Disk) -> None:
@@ -399,7 +386,7 @@ def test_a_duplicate_is_confirmed_no_sooner_than_its_original_is_safe(disk: Disk
     disk.ch.publish("e", "", b"original", like)
     disk.ch.sync()
     other.publish("e", "", b"duplicate", like)
-    assert not [item for item in take_inbox(other) if isinstance(item, Basic.Ack)], "nothing of it is on disk"
+    assert not [item for item in other.arrived() if isinstance(item, Basic.Ack)], "nothing of it is on disk"
     disk.journal.commit(disk.journal.ticket())
-    assert [item.delivery_tag for item in take_inbox(other) if isinstance(item, Basic.Ack)] == [1]
+    assert [item.delivery_tag for item in other.arrived() if isinstance(item, Basic.Ack)] == [1]
     assert disk.ch.drain("q") == [b"original"]

@@ -13,10 +13,9 @@ from pamqp.commands import Queue as QueueMethods
 
 from tests.support.amqp_client import Client
 from tests.support.in_process import InProcessPeer, socket_of
+from tests.support.session import operator_channel
 from warren.broker.app.build import build_settings
 from warren.broker.session.internal_publisher import InternalPublisher
-from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.transport import Peer
 
 LETTERS: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
 
@@ -117,9 +116,7 @@ def publish_within(peer: InProcessPeer) -> None:
 
 
 def operate(peer: InProcessPeer) -> None:
-    there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    settings, guest = build_settings(peer.config), peer.node.users.find("guest")
-    channel = ManagementChannel(peer.node, settings, guest, peer.node.vhosts["/"], there, peer.server.report)
+    channel = operator_channel(peer.node, peer.node.users.find("guest"))
     channel.declare_queue("q")
     channel.delete_queue("q")
     channel.close()

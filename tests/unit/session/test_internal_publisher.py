@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pamqp.commands import Connection
 
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeClock
@@ -98,12 +97,7 @@ def test_contents_arrive_in_order_with_their_properties_and_bodies(scenario: Sce
 
 
 def test_a_consumer_gets_what_was_published_whatever_frames_it_can_take(scenario: Scenario) -> None:
-    client = dial(scenario.node)
-    client.start()
-    client.login("PLAIN", "\0guest\0guest")
-    client.tune(frame_max=4096)
-    client.call(Connection.Open, virtual_host="/")
-    small = client.channel(1)
+    small = dial(scenario.node).open(frame_max=4096).channel(1)
     small.declare("small")
     small.consume("small", no_ack=True)
     body = bytes(range(256)) * 64

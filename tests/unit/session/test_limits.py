@@ -11,7 +11,7 @@ from tests.support.amqp_client import Channel, Silence
 from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer
 from tests.support.queues import OutboxWatcher, limit_dead_letters
-from tests.support.session import SessionPipe, SlowJournal, connected, new_node, pipe_of
+from tests.support.session import SessionPipe, SlowJournal, connected, new_node, operator_channel, pipe_of
 from warren.broker.amqp.errors import NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
@@ -24,8 +24,7 @@ from warren.broker.core.queues.dead_lettering import DeadLetterOutbox
 from warren.broker.core.telemetry.resource_alarms import DISK, MEMORY
 from warren.broker.session import alarm_blocking
 from warren.broker.session.alarm_blocking import CREATE_LIMIT
-from warren.broker.session.management_channel import ManagementChannel, PublishOutcome
-from warren.broker.session.settings import Settings
+from warren.broker.session.management_channel import PublishOutcome
 
 FLOOD, MANY = 100, 50  # publishes of a read; dead letters that wait
 FULL = {"x-max-length": 0, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"}
@@ -190,10 +189,7 @@ def test_an_operator_is_told_at_once_that_a_queue_is_full_and_nothing_is_publish
     method = codec.method_frame(1, Basic.Publish, {"routing_key": "full"})
     pipe_of(client).connection.receive((method + codec.header_frame(1, 0)) * FLOOD)
     assert full.must_not_reject
-    peer = pipe_of(client).connection.peer
-    operator = ManagementChannel(
-        node, Settings(Table.EMPTY), InternalUser("/"), node.vhosts["/"], peer, lambda *_: None
-    )
+    operator = operator_channel(node)
     exchange, key = (exchanges[0], "k") if way in ("headers", "long search") else ("", "full" if way == "key" else "")
     copies = {"CC": [f"{number}" for number in range(1_000)] + ["copy"]} if way == "long search" else {way: ["full"]}
     properties = Properties(headers=Table.of(copies))
@@ -409,10 +405,8 @@ def test_an_exclusive_queue_that_goes_is_no_longer_its_connections() -> None:
 def test_limits_and_the_end_of_a_user_called_none_do_not_concern_what_is_internal() -> None:
     node = new_node()
     node.users.add("none", limits={"max-channels": 0, "max-connections": 0})
-    settings = Settings(Table.EMPTY)
-    peer = pipe_of(connected(node)).connection.peer
     before = node.connection_counts.channels
-    operator = ManagementChannel(node, settings, InternalUser("/"), node.vhosts["/"], peer, lambda *_: None)
+    operator = operator_channel(node)
     assert node.connection_counts.channels == before + 1
     assert (node.connection_counts.channels_of_user("none"), InternalUser("/").account) == (0, "")
     operator.close()

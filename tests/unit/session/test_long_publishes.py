@@ -9,6 +9,7 @@ from tests.support import codec
 from tests.support.amqp_client import Channel
 from tests.support.clock import FakeTimer
 from tests.support.in_process import InProcessPeer, socket_of
+from tests.support.session import operator_channel
 from warren.broker.amqp.errors import InternalFault, NotNow
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
@@ -20,8 +21,6 @@ from warren.broker.core.queues.queue import Queue
 from warren.broker.core.telemetry.resource_alarms import MEMORY
 from warren.broker.core.vhost.vhost import VHost
 from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.settings import Settings
-from warren.broker.session.transport import Peer
 
 EXCHANGES = 40
 COPIES = [f"{number:x}" for number in range(1_000)]
@@ -201,7 +200,7 @@ def test_nothing_is_published_after_the_end_of_an_operators_request(peer: Turnin
     queues = fan(vhost, 50, Table.of({"x-message-deduplication": True}))
     properties = Properties(headers=Table.of({"CC": ["copy"], "x-deduplication-header": "v" * 100_000}))
     for ends in (True, False):
-        operator = operator_of(peer, vhost)
+        operator = operator_of(peer)
         operator.publish("amq.fanout", "", properties, b"", in_slices=True)
         assert operator.busy
         if ends:
@@ -359,7 +358,7 @@ def test_only_publishes_that_may_take_long_wait_for_others_of_the_same_user(peer
     send(peer, channel, frames("amq.fanout", "", b"long"), frames("", "few", b"behind"))
     assert bodies(queue) == [b"short"] and exchange.publish_in == 0
     with pytest.raises(NotNow):
-        operator_of(peer, vhost).publish("amq.fanout", "", Properties(), b"long")
+        operator_of(peer).publish("amq.fanout", "", Properties(), b"long")
     send(peer, other, frames("amq.fanout", "", b"long"))
     assert exchange.publish_in == 1, "of another user"
     unfinished.end(LIMIT_BYTES)
@@ -367,10 +366,8 @@ def test_only_publishes_that_may_take_long_wait_for_others_of_the_same_user(peer
     assert exchange.publish_in == 2 and bodies(queue) == [b"short", b"behind"]
 
 
-def operator_of(peer: TurningPeer, vhost: VHost) -> ManagementChannel:
-    """A channel of guest, as of a request over HTTP."""
-    settings, there = Settings(Table.EMPTY), Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-    return ManagementChannel(peer.node, settings, peer.node.users.find("guest"), vhost, there, peer.server.report)
+def operator_of(peer: TurningPeer) -> ManagementChannel:
+    return operator_channel(peer.node, peer.node.users.find("guest"))
 
 
 @pytest.mark.parametrize("header", ["CC", "BCC"])
@@ -397,7 +394,7 @@ def test_very_many_queues_of_a_copy_are_awaited_too(peer: TurningPeer, vhost: VH
     peer.settle()
     assert not source.publish_in and not queue.ready
     with pytest.raises(NotNow):
-        operator_of(peer, vhost).publish("source", key, Properties(headers=Table.of(copies)), b"3", in_slices=True)
+        operator_of(peer).publish("source", key, Properties(headers=Table.of(copies)), b"3", in_slices=True)
     unfinished.end(LIMIT_BYTES)
     peer.wait(0)
     assert source.publish_in == 1 and {each.published for each in queues} == {1}
@@ -502,7 +499,7 @@ def test_a_long_move_waits_for_unfinished_publishes_and_a_short_one_does_not(pee
     source = vhost.declare_queue("source")
     vhost.bind("amq.topic", source, "#", Table.EMPTY)
     short, long = Properties(headers=Table.of({"CC": ["few"]})), Properties(headers=Table.of({"CC": ["many"]}))
-    operator = operator_of(peer, vhost)
+    operator = operator_of(peer)
     for properties, body in ((short, b"1"), (long, b"2"), (short, b"3")):
         operator.publish("amq.topic", "none", properties, body)
     unfinished = peer.node.unfinished_of("guest")

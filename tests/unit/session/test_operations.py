@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.in_process import InProcessPeer
+from tests.support.session import operator_channel
 from warren.broker.amqp.errors import AccessRefused, Invalid, NotFound, NotNow, PreconditionFailed, ResourceLocked
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.app.build import build_settings
 from warren.broker.core.access.passwords import hash_password
 from warren.broker.session.management_channel import ManagementChannel
-from warren.broker.session.transport import Peer
 
 Open = Callable[..., ManagementChannel]
 
@@ -32,11 +32,7 @@ def channel_of(peer: InProcessPeer) -> Open:
         if users.get(user) is None:
             users.add(user, hash_password(user, b"salt"))
             users.set_permission(user, "/", *permissions)
-        settings = build_settings(peer.config)
-        there = Peer("127.0.0.1", 50000, "127.0.0.1", 15672, True)
-        return ManagementChannel(
-            peer.node, settings, users.find(user), peer.node.vhosts["/"], there, peer.server.report
-        )
+        return operator_channel(peer.node, users.find(user), build_settings(peer.config))
 
     return made
 

@@ -7,7 +7,7 @@ from pamqp.commands import Basic, Channel, Connection, Exchange, Queue, Tx
 from pytest import MonkeyPatch
 
 from tests.support import codec
-from tests.support.amqp_client import CAPABILITIES, Client, Silence
+from tests.support.amqp_client import CAPABILITIES, Client
 from tests.support.amqp_client import Channel as ClientChannel
 from tests.support.clock import fake_clock
 from tests.support.in_process import InProcessPeer, socket_of
@@ -24,9 +24,7 @@ REASON = "low on disk"
 
 
 def connected(node: Node, capabilities: dict[str, Any] | None = None) -> ClientChannel:
-    client = logged_in(node, capabilities=capabilities)
-    client.call(Connection.Open, virtual_host="/")
-    return client.channel(1)
+    return dial(node).open(capabilities=capabilities).channel(1)
 
 
 class Scenario:
@@ -52,38 +50,25 @@ def scenario() -> Scenario:
     return Scenario()
 
 
-def notices(client: Client) -> list[Any]:
-    """Return the methods of channel 0 that have arrived."""
-    try:
-        while not client.ended:
-            client.pump()
-    except Silence:
-        pass
-    inbox = client.inbox(0)
-    items = list(inbox)
-    inbox.clear()
-    return items
-
-
 def names(client: Client) -> list[str]:
-    return [item.name for item in notices(client)]
+    return [item.name for item in client.arrived()]
 
 
 @pytest.mark.parametrize("body", [b"body", b"long" * 50_000], ids=["short", "long"])
 def test_the_first_publish_is_held_and_told_of_once(scenario: Scenario, body: bytes) -> None:
     ch = scenario.publisher
-    assert notices(ch.client) == []
+    assert ch.client.arrived() == []
     ch.publish("", "queue", body)
-    (blocked,) = notices(ch.client)
+    (blocked,) = ch.client.arrived()
     assert isinstance(blocked, Connection.Blocked) and blocked.reason == REASON
     for _ in range(3):
         ch.publish("", "queue", body)
-    assert notices(ch.client) == []
+    assert ch.client.arrived() == []
     assert scenario.other.count("queue") == 0
     scenario.end()
     assert names(ch.client) == ["Connection.Unblocked"]
     assert scenario.other.drain("queue") == [body] * 4
-    assert notices(ch.client) == []
+    assert ch.client.arrived() == []
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one read", "one by one"])
@@ -136,7 +121,7 @@ def test_a_second_alarm_is_not_told_of_and_the_first_to_go_frees_nobody(scenario
     assert names(scenario.publisher.client) == ["Connection.Blocked"]
     late = connected(scenario.node)
     late.publish("", "queue", b"late")
-    (blocked,) = notices(late.client)
+    (blocked,) = late.client.arrived()
     assert blocked.reason == "low on memory & disk"
     scenario.node.alarms.clear(MEMORY)
     assert scenario.node.alarms.reason == REASON and scenario.other.count("queue") == 0
@@ -156,7 +141,7 @@ def test_who_does_not_want_to_publish_is_told_nothing(scenario: Scenario) -> Non
     scenario.publisher.declare("queue", passive=True)
     scenario.end()
     scenario.publisher.sync()
-    assert notices(scenario.publisher.client) == [] and notices(scenario.other.client) == []
+    assert scenario.publisher.client.arrived() == [] and scenario.other.client.arrived() == []
 
 
 def test_who_cannot_be_told_is_held_all_the_same(scenario: Scenario) -> None:
@@ -165,9 +150,9 @@ def test_who_cannot_be_told_is_held_all_the_same(scenario: Scenario) -> None:
     scenario.publisher = ch = connected(scenario.node, capabilities)
     scenario.node.alarms.set(DISK)
     ch.publish("", "queue", b"body")
-    assert notices(ch.client) == [] and scenario.other.count("queue") == 0
+    assert ch.client.arrived() == [] and scenario.other.count("queue") == 0
     scenario.end()
-    assert notices(ch.client) == [] and scenario.other.drain("queue") == [b"body"]
+    assert ch.client.arrived() == [] and scenario.other.drain("queue") == [b"body"]
 
 
 def test_all_that_came_after_it_is_served_in_its_order(scenario: Scenario) -> None:
@@ -221,7 +206,7 @@ def test_the_commit_of_publishes_from_before_a_full_disk_waits_for_its_space(sce
     scenario.node.alarms.set(DISK)
     ch.send(Tx.Commit)
     clock.advance(1000)
-    assert scenario.other.count("queue") == 0 and not notices(ch.client)
+    assert scenario.other.count("queue") == 0 and not ch.client.arrived()
     scenario.node.alarms.clear(DISK)
     clock.advance(1000)
     assert isinstance(ch.next(), Tx.CommitOk)
@@ -244,7 +229,7 @@ def test_declarations_with_long_arguments_wait_for_space_on_a_full_disk(scenario
     assert isinstance(ch.next(), Queue.BindOk) and isinstance(ch.next(), Queue.DeclareOk)
     scenario.node.alarms.set(DISK)
     ch.declare("long", arguments=long)
-    assert not notices(ch.client), "it exists already"
+    assert not ch.client.arrived(), "it exists already"
 
 
 def test_on_a_full_disk_only_so_many_new_objects_are_stored(scenario: Scenario, monkeypatch: MonkeyPatch) -> None:
@@ -270,7 +255,7 @@ def test_on_a_full_disk_only_so_many_new_objects_are_stored(scenario: Scenario, 
     assert names(ch.client) == ["Connection.Unblocked"] and isinstance(ch.next(), Queue.DeclareOk)
     scenario.node.alarms.set(DISK)
     ch.declare("five", durable=True)
-    assert not notices(ch.client), "the count begins anew"
+    assert not ch.client.arrived(), "the count begins anew"
 
 
 @pytest.mark.parametrize("resource", [DISK, MEMORY])
@@ -284,7 +269,7 @@ def test_a_name_with_line_ends_is_the_same_name(resource: str, monkeypatch: Monk
     ch.declare("queue\r\n")
     ch.exchange("x\n", "direct", durable=True)
     ch.bind("queue\n", "\nx", "old", arguments=long)
-    assert not notices(ch.client), "all of it exists"
+    assert not ch.client.arrived(), "all of it exists"
     for kind, fields in (
         (Queue.Bind, {"queue": "queue\n", "exchange": "x\n"}),
         (Exchange.Bind, {"destination": "amq.topic\n", "source": "x\n"}),
@@ -350,7 +335,7 @@ def test_consumers_and_acknowledgements_go_on(scenario: Scenario) -> None:
         assert delivery.body == b"%d" % number
         ch.ack(delivery.tag)
     ch.nothing()
-    assert notices(ch.client) == []
+    assert ch.client.arrived() == []
     scenario.end()
     assert names(scenario.publisher.client) == ["Connection.Blocked", "Connection.Unblocked"]
     assert ch.delivery().body == b"held"
@@ -409,7 +394,7 @@ def test_nothing_is_said_to_who_was_told_the_end_but_the_end(scenario: Scenario)
     pipe.connection.close(ConnectionForced("enough"))
     scenario.publisher.publish("", "queue", b"body")
     scenario.publisher.client.expect_close(320)
-    assert notices(scenario.publisher.client) == [] and pipe.link.closing == 0.0
+    assert scenario.publisher.client.arrived() == [] and pipe.link.closing == 0.0
 
 
 def test_a_publish_before_the_connection_is_open_is_an_error_even_now(scenario: Scenario) -> None:

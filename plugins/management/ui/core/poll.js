@@ -51,15 +51,10 @@ export class Poll {
       this.#again = false;
       this.now();
     } else {
-      this.schedule();
+      clearTimeout(this.#timer);
+      const seconds = this.interval();
+      if (seconds && !document.hidden) this.#timer = setTimeout(() => this.now(), seconds * 1000);
     }
-  }
-
-  /** Set the timer anew, for example after another interval was chosen. */
-  schedule() {
-    clearTimeout(this.#timer);
-    const seconds = this.interval();
-    if (seconds && !document.hidden) this.#timer = setTimeout(() => this.now(), seconds * 1000);
   }
 
   stop() {

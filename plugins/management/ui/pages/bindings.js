@@ -8,9 +8,8 @@ const listTo = ({ vhost, kind, name }) =>
   (kind === "queue" ? path`queues/${vhost}/${name}/bindings` : path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/destination`);
 const listFrom = ({ vhost, name }) => path`exchanges/${vhost}/${name || DEFAULT_EXCHANGE}/bindings/source`;
 
-const between = (vhost, source, kind, destination) => (kind === "queue"
-  ? path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/q/${destination}`
-  : path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/e/${destination}`);
+const between = (vhost, source, kind, destination) =>
+  path`bindings/${vhost}/e/${source || DEFAULT_EXCHANGE}/${kind === "queue" ? "q" : "e"}/${destination}`;
 const identity = (binding) => [binding.source, binding.destination_type, binding.destination, binding.properties_key];
 const described = (binding) =>
   `${binding.source} to ${binding.destination_type} ${binding.destination}, routing key ${binding.routing_key}`;

@@ -59,13 +59,10 @@ const COLUMNS = [
 /** The columns with these ids, for lists of channels on other pages. */
 export const channelColumns = (...ids) => COLUMNS.filter((column) => ids.includes(column.id)).map((column) => ({ ...column, shown: true }));
 
-function createList(context) {
-  const table = new List({
-    name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
-    load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
-  });
-  return listPage("Channels", table);
-}
+const createList = (context) => listPage("Channels", new List({
+  name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
+  load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
+}));
 
 function createChannel(context) {
   const here = path`channels/${context.params.name}`;
@@ -100,13 +97,10 @@ function createChannel(context) {
   };
 }
 
-function createConsumers(context) {
-  const table = new List({
-    name: "consumers", label: "Consumers", columns: CONSUMERS, key: consumerKey, filtered: "queue or tag", empty: "no consumers",
-    load: paged(api.get, () => (context.vhost ? path`consumers/${context.vhost}` : "consumers")),
-  });
-  return listPage("Consumers", table);
-}
+const createConsumers = (context) => listPage("Consumers", new List({
+  name: "consumers", label: "Consumers", columns: CONSUMERS, key: consumerKey, filtered: "queue or tag", empty: "no consumers",
+  load: paged(api.get, () => (context.vhost ? path`consumers/${context.vhost}` : "consumers")),
+}));
 
 export const channelsPage = { route: "channels", section: "channels", title: "Channels", menu: "Channels", create: createList };
 export const channelPage = { route: "channels/:name", section: "channels", title: "Channel", create: createChannel };

@@ -41,14 +41,11 @@ async function close(connections, reason = "Closed by an operator") {
   return true;
 }
 
-function createList(context) {
-  const table = new List({
-    name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
-    load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
-    actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
-  });
-  return listPage("Connections", table);
-}
+const createList = (context) => listPage("Connections", new List({
+  name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
+  load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
+  actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
+}));
 
 function createConnection(context) {
   const { name } = context.params;

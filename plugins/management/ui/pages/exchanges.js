@@ -67,14 +67,11 @@ function addForm(context) {
   });
 }
 
-function createList(context) {
-  const table = new List({
-    name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
-    load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: FIELDS }),
-    actions: [{ label: "Delete", run: removeExchanges, danger: true }],
-  });
-  return listPage("Exchanges", table, folded("Add a new exchange", addForm(context)));
-}
+const createList = (context) => listPage("Exchanges", new List({
+  name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
+  load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: FIELDS }),
+  actions: [{ label: "Delete", run: removeExchanges, danger: true }],
+}), folded("Add a new exchange", addForm(context)));
 
 const deletion = (exchange) => (isOwn(exchange) ? null : folded("Delete this exchange", deleteForm(exchange, {
   kind: "exchange", target: target(exchange), consequence: "Its bindings are deleted too.", list: "exchanges",

@@ -46,10 +46,8 @@ export function limitsSection(kind, name, context) {
 }
 
 function create(context) {
-  const tables = Object.keys(KINDS).filter((kind) => kind === "vhost" || may.administer()).map((kind) => {
-    const table = tableOf(kind, whole((signal) => api.get(KINDS[kind].way, {}, signal), (one) => one[kind]), context);
-    return { kind, table };
-  });
+  const tables = Object.keys(KINDS).filter((kind) => kind === "vhost" || may.administer()).map((kind) =>
+    ({ kind, table: tableOf(kind, whole((signal) => api.get(KINDS[kind].way, {}, signal), (one) => one[kind]), context) }));
   return {
     element: h("div.page", {}, h("h1", {}, "Limits"), tables.map(({ kind, table }) =>
       section(KINDS[kind].title, table.element, may.administer() ? limitForm(kind, undefined, context) : null))),

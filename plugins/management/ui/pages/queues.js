@@ -85,13 +85,10 @@ function addForm(context) {
   });
 }
 
-function createList(context) {
-  const table = new List({
-    name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
-    load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
-    actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
-  });
-  return listPage("Queues", table, folded("Add a queue", addForm(context)));
-}
+const createList = (context) => listPage("Queues", new List({
+  name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
+  load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
+  actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
+}), folded("Add a queue", addForm(context)));
 
 export const queuesPage = { route: "queues", section: "queues", title: "Queues", create: createList };

@@ -19,13 +19,10 @@ const COLUMNS = [
   { id: "missing", title: "Missing records", number: true, sort: "missing_records", cell: (one) => format.count(one.missing_records) },
 ];
 
-function createList() {
-  const table = new List({
-    name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
-    empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
-  });
-  return listPage("Reports", table);
-}
+const createList = () => listPage("Reports", new List({
+  name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
+  empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
+}));
 
 const queueName = (row) => `${row.vhost ?? ""} ${row.queue ?? row.name ?? ""}`;
 const COUNT = { number: true };

@@ -78,9 +78,10 @@ class Page:
         """Return a table of messages with the commands that show their ways."""
         rows = []
         for row in self.rows(name):
-            message = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None
+            number = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None
+            message = row.get("message", number)
             rows.append(row | {"trace": trace_command(message, self.report["input"]["folder"])})
-        return table(rows, name, self.limit, self.row_count(name), ("boot_id", "msg_seq"))
+        return table(rows, name, self.limit, self.row_count(name), ("boot_id", "msg_seq", "message"))
 
     def busiest_queues(self, series: str, weight: Callable[[list[float | None]], float]) -> list[Line]:
         """Return lines of the queues with the greatest weight of a series."""
@@ -103,6 +104,11 @@ def imbalances(page: Page) -> Section:
     total = check["imbalance_count"]
     rows = table(check["imbalances"], "Imbalances", page.limit, total)
     return Section("imbalances", "Imbalances", 100, f"{count(total, 'violation')} of conservation", rows)
+
+
+def lost(page: Page) -> Section:
+    finding = f"{count(page.row_count('lost'), 'message')}, all or some of which are lost"
+    return Section("lost", "Lost messages", 101, finding, page.traced("lost"))
 
 
 def restarts(page: Page) -> Section:
@@ -351,6 +357,6 @@ def per_cent(row: Values) -> str:
 
 
 MAKERS = (
-    *(imbalances, log_quality, restarts, queues, unroutable, given_up, redelivered, links, consumers, brokers),
+    *(lost, imbalances, log_quality, restarts, queues, unroutable, given_up, redelivered, links, consumers, brokers),
     *(compared, rates, message_flow, latency, keys),
 )

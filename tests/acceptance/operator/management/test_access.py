@@ -97,11 +97,8 @@ def test_guest_logs_in_from_this_machine_only(api: Api) -> None:
     assert api.get("/vhosts", address="10.0.0.1").status == 200
 
 
-def test_refused_logins_are_counted_and_logged_without_the_password(api: Api) -> None:
-    api.get("/vhosts")
+def test_refused_logins_are_logged_without_the_password(api: Api) -> None:
     api.get("/vhosts", password="secret-word")
-    attempts = api.host.node.attempts["http"]
-    assert (attempts.succeeded, attempts.failed) == (1, 1)
     ((_event, level, fields),) = [line for line in api.peer.log if line[0] == "http_login_refused"]
     assert (level, fields["reason"]) == ("warning", "user 'guest' - invalid credentials")
     assert "secret-word" not in str(api.peer.log)

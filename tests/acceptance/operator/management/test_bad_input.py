@@ -20,15 +20,14 @@ LARGE = {"routing_key": "k" * 5001}
 HUGE = "((a{999}){999}){999}"
 REGEX = "/queues?page=1&use_regex=true&"
 BAD_RANGE = "Invalid range parameters: age 0, incr 5"
+NO_COMPONENT = "Validation failed\n\ncomponent nope not found\n"
 BAD_PAGE = "Pagination parameters are invalid"
 NESTED = json.dumps({"arguments": {"x": 1}}).replace("1", "[" * 200 + "]" * 200).encode()
 
 Row = tuple[str, str, Any, int, str, str | list[str]]
 ROWS: list[Row] = [  # method, path, body, status, error, the reason or its beginning
     ("PUT", "/queues/%2F/q", b"{", 400, "bad_request", "not_json"),
-    ("PUT", "/queues/%2F/q", b"[1]", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b'"{}"', 400, "bad_request", "invalid payload: the request body JSON-decoded to a string"),
-    ("PUT", "/queues/%2F/q", b"\xff\xfe", 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b"[" * 65_536, 400, "bad_request", "not_json"),
     ("PUT", "/queues/%2F/q", b"[" * 65_537, 400, "bad_request", "Payload size limit exceeded"),
     ("PUT", "/policies/%2F/p", b"name,value\n" * 20_000, 400, "bad_request", "not_json"),
@@ -61,14 +60,7 @@ ROWS: list[Row] = [  # method, path, body, status, error, the reason or its begi
     ("PUT", UPSTREAM, {"value": {}}, 400, "bad_request", 'Validation failed\n\nKey "uri" not found in up'),
     ("PUT", UPSTREAM, {"value": {"uri": "amqp://", "max-hops": "x"}}, 400, "bad_request", "Validation failed"),
     ("PUT", UPSTREAM, {"value": {"uri": "amqp://", "nope": 1}}, 400, "bad_request", "Validation failed"),
-    (
-        "PUT",
-        "/parameters/nope/%2F/p",
-        {"value": 1},
-        400,
-        "bad_request",
-        "Validation failed\n\ncomponent nope not found\n",
-    ),
+    ("PUT", "/parameters/nope/%2F/p", {"value": 1}, 400, "bad_request", NO_COMPONENT),
     ("PUT", "/vhost-limits/%2F/max-queues", {"value": "many"}, 400, "bad_request", ""),
     ("PUT", "/vhost-limits/%2F/max-queues", {"value": 1 << 80}, 400, "bad_request", ""),
     ("PUT", "/users/u", {"tags": "", "password_hash": "no hash"}, 400, "bad_request", "invalid password hash"),
@@ -80,12 +72,9 @@ ROWS: list[Row] = [  # method, path, body, status, error, the reason or its begi
     ("POST", "/queues/%2F/there/actions", {"action": "sync"}, 400, "bad_request", ["unknown", "sync"]),
     ("POST", "/queues/%2F/nope/actions", {"action": "sync"}, 404, "not_found", "queue_not_found"),
     ("GET", "/queues?page=0", None, 400, "invalid_pagination_parameters", "Invalid pagination parameters"),
-    ("GET", "/queues?page=x", None, 400, "bad_request", BAD_PAGE),
     ("GET", "/queues?page=9", None, 400, "page_out_of_range", "Page out of range"),
-    ("GET", REGEX + "name=(", None, 400, "bad_request", BAD_PAGE),
     ("GET", REGEX + "name=((a%7B999%7D)%7B999%7D)%7B999%7D", None, 400, "bad_request", BAD_PAGE),
     ("GET", REGEX + "name=%5E(%5Cw%7C%5Cw%5Cw)%2B%5B%5E%5Cw%5D%24", None, 400, "bad_request", BAD_PAGE),
-    ("GET", "/queues?lengths_age=1000&lengths_incr=1", None, 400, "invalid_range_parameters", "Invalid range"),
     ("GET", "/queues?lengths_age=0&lengths_incr=5", None, 400, "invalid_range_parameters", BAD_RANGE),
     ("DELETE", "/queues/%2F/there?if-unused=perhaps", None, 400, "bad_request", "if-unused should be true or false"),
     ("DELETE", "/queues/%2F/there?if-empty=true", None, 400, "bad_request", "queue 'there' in vhost '/' not empty"),

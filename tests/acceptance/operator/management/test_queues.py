@@ -187,12 +187,6 @@ def test_without_statistics_a_list_has_properties_only(api: Api) -> None:
     assert totals["messages"] == 0 and "consumers" not in totals
 
 
-def test_ranges_add_samples(api: Api) -> None:
-    api.put("/queues/%2F/q")
-    details = api.get("/queues/%2F/q?lengths_age=60&lengths_incr=5").json["messages_details"]
-    assert details["samples"] == [] and "avg" in details
-
-
 def test_a_policy_shows_where_it_holds(api: Api) -> None:
     api.put("/queues/%2F/q")
     assert "policy" not in api.get("/queues").json[0]

@@ -223,7 +223,8 @@ class Broker:
 
     def start(self, loop: SimulatedLoop) -> None:
         if self.exports is not None:
-            self.config = replace(self.config, message_log=self.exports.config())
+            data = str(self.exports.folder)  # the exporter notes there that it has exported
+            self.config = replace(self.config, message_log=self.exports.config(), data_dir=data)
         self.process = self._begun(loop)
         if self.remote is None:
             self.disk.before = partial(self._before, self.process)

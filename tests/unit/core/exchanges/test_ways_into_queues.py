@@ -7,18 +7,15 @@ import pytest
 from pamqp.commands import Tx
 
 from tests.support.clock import fake_clock
-from tests.support.session import SureJournal, connected, new_node
+from tests.support.session import SureJournal, connected, new_node, operator_channel
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.access.users import InternalUser
 from warren.broker.core.exchanges.exchange_context import Emission
 from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.queues.dead_lettering import RETRY_MS
 from warren.broker.session.internal_publisher import InternalPublisher
-from warren.broker.session.management_channel import ManagementChannel
 from warren.broker.session.settings import Settings
-from warren.broker.session.transport import Peer
 from warren.plugins.exchanges.delayed_message import DelayedMessageExchange
 from warren.plugins.exchanges.recent_history import RecentHistoryExchange
 
@@ -58,10 +55,10 @@ class Ways:
         self.ch.declare("until", durable=True, arguments=dead | ALO)
         self.confirmed = connected(self.node).channel()
         self.confirmed.confirm()
-        settings, vhost = Settings(Table.EMPTY), self.vhost
-        peer = Peer("", 0, "", 0, True)
-        self.operator = ManagementChannel(self.node, settings, InternalUser("/"), vhost, peer, lambda *_: None)
-        self.link = InternalPublisher(self.node, settings, vhost, "link", lambda *_: None, self.soon, lambda: None)
+        self.operator = operator_channel(self.node)
+        self.link = InternalPublisher(
+            self.node, Settings(Table.EMPTY), self.vhost, "link", lambda *_: None, self.soon, lambda: None
+        )
 
     def soon(self, call: Callable[[], None]) -> None:
         self.node.clock.call_at(self.node.clock.now_ms(), call)

@@ -68,3 +68,10 @@ def test_a_terminal_shows_the_queues_with_most_messages_in_place() -> None:
     assert len(first) <= 24 and first[-1] == "the totals" and "q59" in first[-2] and "q00" not in first[1]
     display.show(shown, "the totals")
     assert out.getvalue().splitlines()[len(first)].startswith(f"\x1b[{len(first)}F\x1b[J")
+
+
+def test_a_terminal_shows_a_broker_without_queues() -> None:
+    out = Terminal()
+    Display(out).show([], "the totals")
+    heading, last = out.getvalue().splitlines()
+    assert heading.split() == ["queue", "moved", "ready", "unacked"] and last == "the totals"
