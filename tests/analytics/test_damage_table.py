@@ -151,6 +151,15 @@ def replace_others(folder: Path) -> None:
     (folder / "manifest" / "compacted-0.jsonl").write_bytes(line + b"\n")
 
 
+def remove_other(folder: Path) -> None:
+    """Remove a file of one node, which the manifest of another one says to be removed."""
+    path = events(folder, "a1")[1]
+    (manifest,) = folder.glob("manifest/*-b1.jsonl")
+    line = msgspec.json.encode({"removed": path.relative_to(folder).as_posix(), "reason": schema.RETENTION})
+    manifest.write_bytes(manifest.read_bytes() + line + b"\n")
+    path.unlink()
+
+
 def cut_newest(folder: Path) -> None:
     """Remove the last file of events and the last snapshots, and all manifests."""
     for table in ("events", "queue_stats"):
@@ -225,6 +234,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         for line in ("{]", '{"rows": -1}', '{"rows": 1e99}', f'{{"bytes": {1 << 63}}}', '{"x": ' + "[" * 10_000)
     },
     "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
+    "a file removed by another node": (remove_other, IMBALANCED, (r"1 file of the export missing",)),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
         *(INCOMPLETE, (r"1 manifest or state file is damaged \(such as a@lab.json",)),
@@ -581,7 +591,7 @@ def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatc
     assert [(row["queue"], row["message"], row["message_id"]) for row in values["lost"]] == [
         ("q", f"a1/{number + 1}", f"m{number}") for number in range(5, MESSAGES + 5)
     ]
-    assert {(row["lost"], row["among"]) for row in values["lost"]} == {(3, MESSAGES)}
+    assert {(row["lost"], row["at_risk"], row["confirmed_before"]) for row in values["lost"]} == {(3, 3, MESSAGES)}
     monkeypatch.setattr("warren.plugins.message_log.analysis.ledger.LISTED", 7)
     values = checking.values_of(ledger_of(tmp_path / "export"))
     assert (len(values["lost"]), values["rows"]["lost"]) == (7, MESSAGES)
@@ -606,6 +616,7 @@ HOSTILE = [
     *[(schema.EVENTS, name, ABSENT) for name in ("msg_seq", "node")],
     *[(schema.EVENTS, name, type) for name, type in (("msg_seq", pa.float64()), ("row", pa.string()))],
     *[(schema.EVENTS, name, value) for name, value in (("event", pa.int64()), ("vhost", None), ("queue", b"\xff"))],
+    *[(schema.EVENTS, key, b"9" * 5000) for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)],
 ]
 
 
@@ -625,11 +636,12 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     type = value if is_type else pa.string() if isinstance(value, bytes) else rows.schema.field(place).type
     if value is ABSENT:
         rows = rows.drop_columns(column)
-    else:
+    elif place >= 0:
         values = [None if is_type else value] * rows.num_rows
         made = pa.array(values).view(type) if isinstance(value, bytes) else pa.array(values, type)
         rows = rows.set_column(place, pa.field(column, type), made)
     about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
+    about |= {column.encode(): value} if place < 0 else {}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)
     values = checking.values_of(ledger)

@@ -74,7 +74,7 @@ class Ledger:
     throughput, latency, end_to_end  rows of these reports
     snapshots   the merged facts of `snapshots`
     lags        histograms of the lags of links
-    lost        messages of queues that have lost some at a restart (`lost_messages`)
+    lost        messages of queues that may have lost some at a restart (`lost_messages`)
     """
 
     folder: SelectedFolder
@@ -185,7 +185,7 @@ def make_ledger(
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     rates = [row for part in parts for row in part.throughput]
     of_stages, of_paths = ([row for rows in of_kind for row in rows] for of_kind in zip(*times, strict=True))
-    lossy = {(each.node, each.boot_id, each.vhost, each.queue) for each in kept if each.lost}
+    lossy = {(each.node, each.boot_id, each.vhost, each.queue) for each in kept if each.at_risk}
     gone = lost_messages(engine, place, numbers, lossy)
     results = (of_snapshots, boots, of_queues, kept, of_links, lags, found, judged, gone)
     return Ledger(log, files, place, stored, numbers, facts, rates, of_stages, of_paths, *results)
@@ -558,7 +558,7 @@ def impossible_of(
 
 
 def lost_messages(engine: Engine, place: Folder, numbers: Sequence[int], queues: set[QueueName]) -> list[Values]:
-    """Return the confirmed persistent messages of queues that have lost some of them, the oldest LISTED ones."""
+    """Return the confirmed persistent messages of queues that may have lost some of them, the oldest LISTED ones."""
     found = engine.map(partial(kept_in, place, queues), numbers) if queues else []
     return sorted((row for rows in found for row in rows), key=lambda row: (row["msg_seq"], str(row)))[:LISTED]
 
