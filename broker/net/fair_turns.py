@@ -63,7 +63,7 @@ class TransportHost:
         self.loop = asyncio.get_running_loop()
         self.turns = Turns(self.report)
         self.departures = PeerCloseWatcher(self.loop)
-        self.guard: OutputGuard | None = None  # with a store that another broker may take over
+        self.guard: OutputGuard | None = None  # set with a store that another broker may take over
         self._flushes: dict[ServedTransport, None] = {}  # in order, each once
         self._flush_expected = False
         self._flush_ends_s = 0.0  # processor time; 0 until it is needed in this turn

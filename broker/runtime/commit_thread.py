@@ -29,10 +29,10 @@ class Committer:
 
     _journal: Journal
     _enough: Callable[[], bool]  # whether the disk has room, also after the unwritten bytes; may raise OSError
-    _full: Callable[[bool], None]  # whether it has none: publishers stop while settlements can still be written
+    _full: Callable[[bool], None]  # True if it has none: publishers stop while settlements can still be written
     _failed: Callable[[Exception], None]  # called once, with the error after which the journal is lost
-    _took: Callable[[float], None] = lambda seconds: None  # for each batch
-    _exhausted: Callable[[OSError], None] = lambda error: None  # a batch is repeated for lack of resources
+    _took: Callable[[float], None] = lambda seconds: None  # the duration of each batch
+    _exhausted: Callable[[OSError], None] = lambda error: None  # a batch is tried again: no descriptor or memory
     _owned: Callable[[], bool] = lambda: True  # False while another broker may own the store; confirms wait meanwhile
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ class Channel(ChannelState):
         self.last_queue = ""
         self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
         self.get_until_ms = 0  # when a basic.get that waits for a message to be read fails; 0 without one
-        self.all_or_none = False  # no queue gets what another would refuse, nor what is behind: it is repeated
+        self.all_or_none = False  # no queue gets a message that another refuses, nor one behind it: they are repeated
         self.on_full: Callable[[], None] | None = None  # in place of a wait for a full queue: nothing is published
         self.end_settlement = Settlement.RETURN  # how its unsettled deliveries return to their queues when it ends
         self.prefetch = connection.settings.default_consumer_prefetch  # of each new consumer, 0 for no limit

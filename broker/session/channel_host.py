@@ -121,10 +121,10 @@ class ChannelHost(Publisher):
         self.id = 0  # unique while the node runs
         self.state = HANDSHAKE
         self.connected_at_ms = node.clock.now_ms()
-        self.user: User | None = None  # before the login
+        self.user: User | None = None  # None before the login
         self.login_name = ""  # of the last login, a refused one included
         self.mechanism = ""
-        self.vhost: VHost | None = None  # before connection.open and after the connection has ended
+        self.vhost: VHost | None = None  # None before connection.open and after the end of the connection
         self.vhost_name = ""  # remains after the connection has ended
         self.client_properties = Table.EMPTY
         self.capabilities: frozenset[str] = frozenset()

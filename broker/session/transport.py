@@ -34,7 +34,7 @@ class Peer:
     local_port: int
     loopback: bool
     certificate_name: str | None = None  # the user that a verified client certificate names, or None
-    encryption: Encryption | None = None  # without TLS
+    encryption: Encryption | None = None  # None without TLS
     internal_user: User | None = None  # the user of a connection from within this broker, or None
     name: str = ""  # of a connection without addresses, or empty
 

@@ -73,9 +73,9 @@ class Recovered:
     batch: int = 0  # the number of the last batch
     settling: int = 0  # the number of the last batch that settled messages
     next_segment: int = 1  # greater than the number of any segment, including deleted ones
-    queues: dict[int, RecoveredQueue] = field(default_factory=dict)  # unsettled messages, by number
+    queues: dict[int, RecoveredQueue] = field(default_factory=dict)  # unsettled messages, by number of the queue
     next_id: int = 1  # greater than the id of any message
-    goes_on: bool = True  # whether the last segment has the records up to it, so that further ones may follow there
+    goes_on: bool = True  # the last segment has the records up to `next_id`, so that further ones may follow there
     next_queue: int = 1  # greater than the number of any queue
     commit: int = 0  # not less than the number of any commit
     dropped: int = 0  # the number of messages of commits without an end
