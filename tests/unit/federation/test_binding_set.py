@@ -81,6 +81,13 @@ def test_each_change_is_read_once_however_often_a_binding_changed(groups: Exchan
     assert groups.changed_since(groups.number) == []
 
 
+def test_links_are_notified_again_once_one_has_read_a_change(groups: ExchangeBindings) -> None:
+    groups.change(binding("q"), True)
+    groups.announced = True
+    groups.changed_since(0)
+    assert not groups.announced
+
+
 def test_changes_are_kept_up_to_some_bytes(groups: ExchangeBindings) -> None:
     large = "x" * 10_000
     count = CHANGES_BYTES // len(large) + 1
