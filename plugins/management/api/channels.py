@@ -9,7 +9,7 @@ from warren.broker.session.connection import Connection
 
 from ...http.auth import ANY, OWN, VHOST
 from ...http.responses import Response, missing
-from ..framework.pagination import Listing, with_lists
+from ..framework.pagination import Listing, Lists, with_lists
 from ..framework.request import Request
 from ..framework.router import route
 from ..stats.counters import channel_counters, channel_key, object_key
@@ -92,8 +92,10 @@ async def get_channel(request: Request) -> Response[ChannelView]:
         if channel is not None and channel_name(channel) == name:
             request.check_owner(connection.user)
             item = channel_view(stats, channel)
-            lists = {**of_channel(stats, channel), **consumer_lists(stats.caller, list(channel.consumers.values()))}
-            return await with_lists(request, item, lists if stats.enabled else {})
+            lists: Lists = {}
+            if stats.enabled:
+                lists = {**of_channel(stats, channel), **consumer_lists(stats.caller, list(channel.consumers.values()))}
+            return await with_lists(request, item, lists)
     raise missing()
 
 

@@ -20,7 +20,7 @@ from ...http.auth import ADMIN, VHOST
 from ...http.responses import Response, bad, done, existing, put
 from ...http.time_slices import when
 from ..framework.bodies import Arguments, table_of
-from ..framework.pagination import Item, Listing, with_lists
+from ..framework.pagination import Item, Listing, Lists, with_lists
 from ..framework.request import Request
 from ..framework.router import route
 from ..stats.counters import lengths, named, object_key, queue_counters
@@ -248,8 +248,10 @@ async def get_queue(request: Request) -> Response[QueueView]:
     """Return one queue, with its consumers."""
     stats, queue = RequestStats(request), request.queue()
     item = queue_view_with_unset(request, stats, queue)
-    lists = {**of_queue(request.host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))}
-    return await with_lists(request, item, lists if stats.enabled else {})
+    lists: Lists = {}
+    if stats.enabled:
+        lists = {**of_queue(request.host, stats, queue), **consumer_lists(stats.caller, consumers_of(queue))}
+    return await with_lists(request, item, lists)
 
 
 @route("PUT", VHOST, "/queues/{vhost}/{queue}")

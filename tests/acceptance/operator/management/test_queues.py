@@ -1,6 +1,7 @@
 """Queues over HTTP."""
 
 import asyncio
+from urllib.parse import quote
 
 import pytest
 
@@ -183,6 +184,15 @@ def test_without_statistics_a_list_has_properties_only(api: Api) -> None:
     assert plain["durable"] is False and "messages" not in plain and "consumers" not in plain
     totals = api.get("/queues?disable_stats=true&enable_queue_totals=true").json[0]
     assert totals["messages"] == 0 and "consumers" not in totals
+
+
+def test_without_statistics_a_single_object_has_no_lists(api: Api) -> None:
+    api.peer.connect().channel().declare("q")
+    lists = {"incoming", "outgoing", "publishes", "deliveries", "consumer_details"}
+    channel = f"/channels/{quote(api.get('/channels').json[0]['name'])}"
+    for path in ("/queues/%2F/q", "/exchanges/%2F/amq.direct", channel):
+        assert lists & api.get(path).json.keys()
+        assert not lists & api.get(f"{path}?disable_stats=true").json.keys()
 
 
 def test_a_policy_shows_where_it_holds(api: Api) -> None:
