@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from warren.plugins.message_log.analysis import report
-from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
 from warren.plugins.message_log.analysis.page.document import document
@@ -24,6 +22,7 @@ from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.folder import Folder
 
+from . import checking
 from .commands import run_here
 from .log import START, Log, save_state
 
@@ -35,8 +34,8 @@ Damage = Callable[[Path], object]
 HOUR = timedelta(hours=1)
 
 
-def ledger_of(folder: Path, known: Known | None = None) -> Ledger:
-    return make_ledger(InProcess(), Folder(str(folder)), Folder(str(folder.parent / "stored")), known=known)
+def ledger_of(folder: Path) -> Ledger:
+    return checking.ledger_of(folder, folder.parent / "stored")
 
 
 def expect(folder: Path, status: str, *sentences: str) -> Ledger:
@@ -332,7 +331,7 @@ def test_of_equal_messages_as_many_are_lost_as_did_not_arrive(tmp_path: Path, na
         log.stop()
     ledger = expect(tmp_path / "export", status, *sentences)
     if status == IMBALANCED:
-        values = report.make_report(InProcess(), ledger).values
+        values = checking.values_of(ledger)
         assert [(row["link"], row["message"]) for row in values["lost"]] == [(LINK, "equal")]
         assert values["rows"]["lost"] == lost - repeated
 
@@ -497,7 +496,7 @@ def test_the_report_names_the_cause_before_what_follows_from_it(tmp_path: Path) 
     folder = tmp_path / "export"
     export(folder)
     remove(folder, "events/*/*/part-*-a1-000001.parquet")
-    values = report.make_report(InProcess(), ledger_of(folder)).values
+    values = checking.values_of(ledger_of(folder))
     check = values["conservation"]
     assert check["causes"] == check["reasons"] and len(check["causes"]) == 1
     assert check["consequences"] == check["imbalance_count"] - 1 > 0 == check["explained"]
@@ -588,13 +587,13 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
 
 def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     restarted(tmp_path / "export", STOP, MESSAGES - 3)
-    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    values = checking.values_of(ledger_of(tmp_path / "export"))
     assert [(row["queue"], row["message"], row["message_id"]) for row in values["lost"]] == [
         ("q", f"a1/{number + 1}", f"m{number}") for number in range(5, MESSAGES + 5)
     ]
     assert {(row["lost"], row["at_risk"], row["confirmed_before"]) for row in values["lost"]} == {(3, 3, MESSAGES)}
     monkeypatch.setattr("warren.plugins.message_log.analysis.ledger.LISTED", 7)
-    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    values = checking.values_of(ledger_of(tmp_path / "export"))
     assert (len(values["lost"]), values["rows"]["lost"]) == (7, MESSAGES)
     assert f"warren trace a1/6 --input {tmp_path / 'export'}" in document(values)
 
@@ -645,7 +644,7 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     about |= {column.encode(): value} if place < 0 else {}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)
-    values = report.make_report(InProcess(), ledger).values
+    values = checking.values_of(ledger)
     assert values["input"]["skipped_files"] == [path.relative_to(folder).as_posix()]
     assert ledger.verdict.status != BALANCED
     traced = run_here("trace", "m", "--input", str(folder))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from warren.plugins.message_log.analysis import facts, reduction
+from warren.plugins.message_log.analysis import facts, ledger, reduction, traffic
 from warren.plugins.message_log.analysis.facts import FACTS, Facts, merge
 from warren.plugins.message_log.analysis.reduction import CheckedRange, reduce_rows, settle
 from warren.plugins.message_log.file_format import schema
@@ -165,6 +165,20 @@ def test_ranges_of_rows_have_all_numbers_and_count_repeated_ones() -> None:
         assert numbers == sorted({number for part in parts for number in part})
         assert all(row["first_row"] > before["last_row"] + 1 for before, row in pairwise(merged))
         assert sum(row["records"] for row in merged) == sum(map(len, parts))
+
+
+def test_the_messages_that_came_back_most_often_are_listed_and_the_others_counted() -> None:
+    count = 40
+    names = {name: pa.array(["n"] * count) for name in ("node", "boot_id", "vhost", "queue")}
+    times = {name: pa.array(range(count), facts.TIME) for name in ("first", "last")}
+    counts = {"msg_seq": range(count), "redelivered": [number % 20 for number in range(count)], "requeued": [0] * count}
+    rows = pa.table({**names, **times, **counts}).select(facts.ATTEMPTS.schema.names).cast(facts.ATTEMPTS.schema)
+    halves = [ledger.worst(rows.slice(start, 20), 5) for start in (0, 20)]
+    merged = merge([{"attempts": half} for half in halves], {"attempts": ledger.WORST})["attempts"]
+    *listed, others = traffic.poison(merged)
+    assert [row["msg_seq"] for row in listed] == [19, 39, 18, 38, 17, 37, 16, 36, 15, 35]
+    assert (others["others"], others["msg_seq"], others["redelivered"]) == (26, None, None)  # 2 to 14 times, twice
+    assert others["first"] == rows["first"][2].as_py() and others["last"] == rows["last"][34].as_py()
 
 
 def rows_with(numbers: list[int]) -> pa.Table:

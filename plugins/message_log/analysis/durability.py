@@ -257,7 +257,7 @@ def promises(journeys: pa.Table, messages: pa.Table) -> list[Numbers]:
     """Return whether the message of each journey is persistent, whether it was confirmed, and the time of that."""
     keys = list(MESSAGES.keys)
     both = unified(pa.concat_tables([messages.select(keys), journeys.select(keys)]))
-    number = ranks(combinations(codes(both[name]) for name in keys))
+    number = ranks(combinations([codes(both[name]) for name in keys]))
     flags = []
     for values in (*(pc.fill_null(messages[name], False) for name in ("persistent", "confirmed")), messages["at"]):
         of_message = codes(values)

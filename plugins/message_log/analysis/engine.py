@@ -23,6 +23,9 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
+Pairs = Callable[[Item], Iterable[tuple[int, Value]]]
+Merge = Callable[[list[Value]], Value]
+
 AT_ONCE = 16  # values that are merged in one step, and at most so many of a key are held
 PARTITIONS = 200  # at most, of the keys of a merge
 PYTHON_ERROR = re.compile(r"^Traceback .*\n(?:[ \t].*\n)*([\w.]+)(?:: (.*))?$", re.MULTILINE)
@@ -39,9 +42,9 @@ class Engine(Protocol):
 
     def reduce(
         self,
-        function: Callable[[Item], Iterable[tuple[int, Value]]],
+        function: Pairs[Item, Value],
         items: Sequence[Item],
-        merge: Callable[[list[Value]], Value],
+        merge: Merge[Value],
         finish: Callable[[tuple[int, Value]], Result],
         keys: int = 1,
         tasks: int = 1,
@@ -63,9 +66,9 @@ class InProcess:
 
     def reduce(
         self,
-        function: Callable[[Item], Iterable[tuple[int, Value]]],
+        function: Pairs[Item, Value],
         items: Sequence[Item],
-        merge: Callable[[list[Value]], Value],
+        merge: Merge[Value],
         finish: Callable[[tuple[int, Value]], Result],
         keys: int = 1,
         tasks: int = 1,
@@ -93,9 +96,9 @@ class Spark:
 
     def reduce(
         self,
-        function: Callable[[Item], Iterable[tuple[int, Value]]],
+        function: Pairs[Item, Value],
         items: Sequence[Item],
-        merge: Callable[[list[Value]], Value],
+        merge: Merge[Value],
         finish: Callable[[tuple[int, Value]], Result],
         keys: int = 1,
         tasks: int = 1,
@@ -104,8 +107,8 @@ class Spark:
             return []
         tasks = max(self._tasks(items), min(tasks, len(items)))
         pairs = self._context.parallelize(items, tasks).mapPartitions(partial(merged, function, merge))
-        steps = one_of, partial(append, merge), partial(extend, merge)
-        groups = pairs.combineByKey(*steps, min(keys, PARTITIONS), int)
+        lists, join = pairs.mapValues(lambda value: [value]), partial(extend, merge)
+        groups = lists.reduceByKey(join, min(keys, PARTITIONS), int)
         with errors_of_tasks():
             return groups.mapValues(merge).map(finish).collect()
 
@@ -129,11 +132,7 @@ def errors_of_tasks() -> Iterator[None]:
         raise (Vanished if name.endswith(f".{Vanished.__name__}") else OSError)(text or name) from None
 
 
-def merged(
-    function: Callable[[Item], Iterable[tuple[int, Value]]],
-    merge: Callable[[list[Value]], Value],
-    items: Iterable[Item],
-) -> Iterator[tuple[int, Value]]:
+def merged(function: Pairs[Item, Value], merge: Merge[Value], items: Iterable[Item]) -> Iterator[tuple[int, Value]]:
     """Yield the values of some items, those of each key merged."""
     groups: dict[int, list[Value]] = {}
     for item in items:
@@ -142,23 +141,13 @@ def merged(
         yield key, merge(groups.pop(key))
 
 
-def add(
-    merge: Callable[[list[Value]], Value], groups: dict[int, list[Value]], pairs: Iterable[tuple[int, Value]]
-) -> None:
+def add(merge: Merge[Value], groups: dict[int, list[Value]], pairs: Iterable[tuple[int, Value]]) -> None:
     """Add values to those of their keys."""
     for key, value in pairs:
-        groups[key] = append(merge, groups.get(key, []), value)
+        groups[key] = extend(merge, groups.get(key, []), [value])
 
 
-def one_of(value: Value) -> list[Value]:
-    return [value]
-
-
-def append(merge: Callable[[list[Value]], Value], values: list[Value], value: Value) -> list[Value]:
-    """Add a value to those of a key, which are merged if they are many."""
-    return extend(merge, values, [value])
-
-
-def extend(merge: Callable[[list[Value]], Value], values: list[Value], others: list[Value]) -> list[Value]:
+def extend(merge: Merge[Value], values: list[Value], others: list[Value]) -> list[Value]:
+    """Join values of a key, and merge them if they are many."""
     values = values + others
     return values if len(values) < AT_ONCE else [merge(values)]

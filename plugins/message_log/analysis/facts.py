@@ -234,15 +234,15 @@ def with_one_dictionary(names: pa.ChunkedArray) -> pa.Array:
 def group(fact: Fact, rows: pa.Table, where: Numbers | None = None) -> pa.Table:
     """Return a fact of rows that have its columns, or of some of them, with one row for each combination of keys."""
     rows = unified(rows)
-    places = np.arange(rows.num_rows) if where is None else np.flatnonzero(where)
-    if not len(places):
+    if not (rows.num_rows if where is None else where.any()):
         return fact.schema.empty_table()
-    number = combinations(key for name in fact.keys for key in key_numbers(rows[name], places))
+    number = combinations([key for name in fact.keys for key in key_numbers(rows[name], where)])
     order = np.argsort(number)
     if any(measure.merge == "last" for measure in fact.measures.values()):
-        order = np.lexsort([codes(rows[next(iter(fact.measures))])[places], number])
+        (last,) = key_numbers(rows[next(iter(fact.measures))], where)
+        order = np.lexsort([last, number])
     starts = np.flatnonzero(np.r_[True, np.diff(number[order]) != 0])
-    order = places[order]
+    order = order if where is None else np.flatnonzero(where)[order]
     columns = {name: rows[name].take(pa.array(order[starts])) for name in fact.keys}
     for name, measure in fact.measures.items():
         columns[name] = merged_column(rows[name], measure, order, starts)
@@ -250,19 +250,23 @@ def group(fact: Fact, rows: pa.Table, where: Numbers | None = None) -> pa.Table:
     return greatest(fact, grouped) if fact.top else grouped
 
 
-def key_numbers(column: pa.ChunkedArray, places: Numbers) -> Iterator[Numbers]:
+def key_numbers(column: pa.ChunkedArray, where: Numbers | None) -> Iterator[Numbers]:
     """Yield numbers that are equal in rows with the same key."""
+    columns = []
     if column.null_count and not pa.types.is_dictionary(column.type) and not pa.types.is_string(column.type):
-        yield numbers_of(column.is_valid())[places]
+        columns.append(numbers_of(column.is_valid()))
         column = column.cast(INT).fill_null(0)
-    yield codes(column)[places]
+    for values in (*columns, codes(column)):
+        yield values if where is None else values[where]
 
 
-def combinations(columns: Iterable[Numbers]) -> Numbers:
+def combinations(columns: Sequence[Numbers]) -> Numbers:
     """Return a number for each row, which orders rows as the columns do, the first one above all."""
-    number, count = np.zeros(1, "i8"), 1
-    for values in columns:
-        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    number, count = np.zeros(len(columns[0]), "i8"), 1
+    for values in columns if len(number) else ():
+        low, high = int(values.min()), int(values.max())
+        if low == high:
+            continue
         if high - low >= MOST // count:
             number, values = ranks(number), ranks(values)
             count, low, high = len(values), 0, len(values)
@@ -354,7 +358,7 @@ def merge_ranges(rows: pa.Table) -> pa.Table:
 def in_order(rows: pa.Table, *keys: str) -> pa.Table:
     """Return rows so that those with the same keys follow each other, numbers in ascending order."""
     rows = unified(rows)
-    return rows.take(pa.array(np.argsort(combinations(codes(rows[name]) for name in keys), kind="stable")))
+    return rows.take(pa.array(np.argsort(combinations([codes(rows[name]) for name in keys]), kind="stable")))
 
 
 def codes(column: pa.ChunkedArray) -> Numbers:

@@ -28,7 +28,7 @@ from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros,
 from .crossings import LinkCount
 from .durability import WAITING, Durability, cuts, durability, must_stay, promises, waiting_in
 from .engine import Engine
-from .facts import FACTS, Fact, Facts, Values, codes, divide, group, merge, numbers_of, unified
+from .facts import FACTS, Fact, Facts, Values, codes, divide, group, measures, merge, numbers_of, unified
 from .health import AGAIN, OLDEST, most_delivered, oldest
 from .hours import HOUR_S, complete, interval_s, summarize
 from .input import NOT_PARQUET, Input, LogFile, SkippedFile, read_input
@@ -48,8 +48,10 @@ HISTOGRAMS, RECEIPTS = ("latencies", "ages"), ("receipts",)
 OF_OTHERS = (*HISTOGRAMS, *RECEIPTS)  # facts that the end of a message in one slice adds to another one
 IN_SLICES = {name: fact for name, fact in OF_FILES.items() if name not in (*OF_TIMELINE, *OF_OTHERS)}
 NONE = {name: FACTS[name].schema.empty_table() for name in OF_OTHERS}
+WORST = Fact(FACTS["attempts"].keys, {**FACTS["attempts"].measures, **measures("sum", "others")})
 SUMMARY: dict[str, Fact] = {
     **{name: fact for name, fact in IN_SLICES.items() if name not in (*OPEN, "series", "minutes", "seconds")},
+    "attempts": WORST,
     "open": OPEN_COUNTS,
     "waiting": WAITING,
     "oldest": OLDEST,
@@ -57,6 +59,7 @@ SUMMARY: dict[str, Fact] = {
 }
 EMPTY: Facts = {name: fact.schema.empty_table() for name, fact in SUMMARY.items()}
 KEYS = 10_000  # routing keys of an exchange in a slice that have counts of their own
+REPEATED = 10_000  # messages of a slice that came back more than once, and are listed
 LISTED = 1_000  # messages of a slice that are listed
 ROWS_AT_ONCE = 1 << 18  # of a file
 TASK_BYTES = 16 << 20  # of files that are reduced in one task, whose facts it holds
@@ -486,7 +489,7 @@ def meet(slices: Slices, ranges: Ranges, cut: Mapping[BootName, int], number: in
     store.save(slices.place, part_path(number), open_facts | late)
     summary = {name: settled[name] for name in SUMMARY if name in settled}
     summary |= {
-        "attempts": repeated(settled["attempts"]),
+        "attempts": worst(settled["attempts"], REPEATED),
         "routes": busiest(settled["routes"], KEYS),
         "open": open_counts(journeys, ranges),
         "waiting": waiting_in(journeys, promised, cut),
@@ -496,9 +499,20 @@ def meet(slices: Slices, ranges: Ranges, cut: Mapping[BootName, int], number: in
     return Part(summary, throughput(settled["series"]), unrouted(messages, LISTED))
 
 
-def repeated(attempts: pa.Table) -> pa.Table:
-    """Return the messages that were redelivered or requeued more than once."""
-    return attempts.filter(pc.greater(pc.max_element_wise(attempts["redelivered"], attempts["requeued"]), 1))
+def worst(attempts: pa.Table, limit: int) -> pa.Table:
+    """Return the messages that came back more than once, those that did so most often, as WORST.
+
+    The others of a queue are one row without a message.
+    """
+    rows = attempts.filter(pc.greater(pc.max_element_wise(attempts["redelivered"], attempts["requeued"]), 1))
+    order = np.lexsort(
+        [numbers_of(rows["msg_seq"]), *(-numbers_of(rows[name]) for name in ("requeued", "redelivered"))]
+    )
+    listed = np.zeros(rows.num_rows, bool)
+    listed[order[:limit]] = True
+    for name in ("msg_seq", "boot_id", "redelivered", "requeued"):
+        rows = rows.set_column(rows.column_names.index(name), name, pc.if_else(pa.array(listed), rows[name], None))
+    return group(WORST, rows.append_column("others", pa.array((~listed).astype("i8"))))
 
 
 def busiest(routes: pa.Table, limit: int) -> pa.Table:

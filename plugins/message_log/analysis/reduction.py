@@ -426,7 +426,7 @@ def among(rows: pa.Table, others: pa.Table, *keys: str) -> Numbers:
     found = numbers_of(pc.is_in(rows[keys[-1]], others[keys[-1]].combine_chunks()))
     some = rows.select(keys).filter(pa.array(found))
     both = unified(pa.concat_tables([some, others.select(keys)]))
-    number = combinations(codes(both[name]) for name in keys)
+    number = combinations([codes(both[name]) for name in keys])
     found[found] = np.isin(number[: some.num_rows], number[some.num_rows :])
     return found
 

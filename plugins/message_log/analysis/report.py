@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..file_format import schema
 from ..file_format.folder import Folder
@@ -36,6 +37,7 @@ SKIPPED = 100  # skipped files that are listed
 LOST = ("problem", "node", "boot_id", "vhost", "queue", "link", "msg_seq", "identity", "at")  # of an imbalance
 RISK = ("lost", "at_risk", "confirmed_before")  # of the queue of a message at a restart
 MESSAGE = ("node", "boot_id", "msg_seq")
+NAMES = ("message_id", "exchange", "routing_key")  # of a message
 ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
     "wrong_now": (),  # the worst first
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
@@ -111,7 +113,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     lists = {name: first(rows, ORDERS[name], LONG.get(name, LISTED)) for name, rows in made.items()}
     conservation = conservation_of(ledger)
     named = [*conservation["imbalances"], *lists["poison"], *lists["lost"]]
-    add_names(ledger, [row for row in named if row["msg_seq"] is not None])
+    add_names(engine, ledger, [row for row in named if row["msg_seq"] is not None])
     values = {
         "schema": SCHEMA,
         "verdict": ledger.verdict.sentence(),
@@ -246,22 +248,28 @@ def lags_in(place: Folder, steps: Steps, number: int) -> list[Values]:
     return lags_by_step(crossings_in(place, number), steps)
 
 
-def add_names(ledger: Ledger, rows: list[Values]) -> None:
+def add_names(engine: Engine, ledger: Ledger, rows: list[Values]) -> None:
     """Add message_id, exchange and routing key to rows about messages, as far as the log has them."""
-    names = ("message_id", "exchange", "routing_key")
     for row in rows:
-        row |= dict.fromkeys(names)
+        row |= dict.fromkeys(NAMES)
     wanted = keyed(rows, *MESSAGE)
-    numbers = pa.array([number for *_, number in wanted], pa.int64())
-    for file in ledger.input.of(schema.EVENTS) if wanted else []:
-        table = read_rows(ledger.folder, file, [*MESSAGE, "ts_us", *names])
-        if table is None:
-            continue
-        for found in table.filter(pa.compute.is_in(table["msg_seq"], numbers)).to_pylist():
-            for row in wanted.get(tuple(found[name] for name in MESSAGE), []):
-                for name in names:
-                    value = found.get(name)
+    files = ledger.input.of(schema.EVENTS) if wanted else []
+    for found in engine.map(partial(names_in, ledger.folder, set(wanted)), files):
+        for event in found:
+            for row in wanted[tuple(event[name] for name in MESSAGE)]:
+                for name in NAMES:
+                    value = event.get(name)
                     row[name] = value if row[name] is None else max(row[name], value or "")
+
+
+def names_in(folder: SelectedFolder, wanted: set[tuple[Any, ...]], file: LogFile) -> list[Values]:
+    """Return the names in the events of some messages."""
+    table = read_rows(folder, file, [*MESSAGE, "ts_us", *NAMES])
+    if table is None:
+        return []
+    numbers = pa.array([number for *_, number in wanted], pa.int64())
+    rows = table.filter(pc.is_in(table["msg_seq"], numbers)).to_pylist()
+    return [row for row in rows if tuple(row[name] for name in MESSAGE) in wanted]
 
 
 def input_of(ledger: Ledger) -> Values:

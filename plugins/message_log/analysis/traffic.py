@@ -135,14 +135,18 @@ def first(
     summary: Callable[[list[Values]], Values],
 ) -> list[Values]:
     """Return the first `limit` rows of each combination of keys, and a summary of the others with their number."""
-    kept = [row | {"others": 0} for row in rows]
+    kept = [{"others": 0} | row for row in rows]
     found = []
     for key, of_key in keyed(kept, *keys).items():
         of_key.sort(key=order)
         found += of_key[:limit]
         others = of_key[limit:]
         if others:
-            found.append(dict(zip(keys, key, strict=True)) | summary(others) | {"others": len(others)})
+            found.append(
+                dict(zip(keys, key, strict=True))
+                | summary(others)
+                | {"others": sum(row["others"] or 1 for row in others)}
+            )
     return found
 
 
@@ -284,15 +288,16 @@ def redelivered(kinds: list[Values]) -> list[Values]:
 def poison(attempts: pa.Table) -> list[Values]:
     """Return the messages that came back more than once: MESSAGES of each queue, and one row for the others.
 
-    That row has their number, `others`, and no message and counts.
+    That row has their number, `others`, and no message and counts, like those of `attempts` (`ledger.WORST`).
     """
-    again = [row for row in attempts.to_pylist() if max(row["redelivered"], row["requeued"]) > 1]
 
     def order(row: Values) -> Any:
-        return -row["redelivered"], -row["requeued"], row["boot_id"], row["msg_seq"]
+        if row["others"]:
+            return (True,)
+        return False, -row["redelivered"], -row["requeued"], row["boot_id"], row["msg_seq"]
 
     def summary(others: list[Values]) -> Values:
         empty = dict.fromkeys(("boot_id", "msg_seq", "redelivered", "requeued"))
         return empty | {"first": min(row["first"] for row in others), "last": max(row["last"] for row in others)}
 
-    return first(again, QUEUE, MESSAGES, order, summary)
+    return first(attempts.to_pylist(), QUEUE, MESSAGES, order, summary)
