@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RESEND_LIMIT = 1000  # bindings resent at each check
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BindingSync:
     """The synchronisation of the bindings of an exchange with one internal exchange upstream.
 

@@ -42,7 +42,7 @@ REFUSED = "a queue of this broker refuses messages"
 Prepare = Callable[["Delivery"], bytes | None]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Forwarder:
     """The forwarder of the deliveries of one channel.
 

@@ -25,32 +25,25 @@ Default = TypeVar("Default", int, None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """The settings of a link. `uris` lead to the same upstream and have passwords, so they must not be shown.
-
-    exchange, queue             the names upstream, or None for the local name
-    expires_ms, message_ttl_ms  limits of the upstream queue, or None
-    keeps           whether the objects upstream stay when the link is removed (resource-cleanup-mode never)
-    single_channel  whether bindings are made on the channel that consumes (channel-use-mode single)
-    drain           whether the link takes all messages of the upstream queue, unchanged and without any demand
-    """
+    """The settings of a link. `uris` lead to the same upstream and have passwords, so they must not be shown."""
 
     upstream: str
     uris: tuple[str, ...]
-    exchange: str | None = None
-    queue: str | None = None
+    exchange: str | None = None  # upstream, or None for the local name
+    queue: str | None = None  # likewise
     consumer_tag: str = ""
     prefetch_count: int = PREFETCH_COUNT
     reconnect_delay_s: float = RECONNECT_DELAY_S
     max_hops: int = MAX_HOPS
-    expires_ms: int | None = None
-    message_ttl_ms: int | None = None
+    expires_ms: int | None = None  # of the upstream queue
+    message_ttl_ms: int | None = None  # there
     trust_user_id: bool = False
     ack_mode: AckMode = "on-confirm"
     queue_type: str = "classic"
     bind_nowait: bool = False
-    keeps: bool = False
-    single_channel: bool = False
-    drain: bool = False
+    keeps: bool = False  # the objects upstream when the link is removed (resource-cleanup-mode never)
+    single_channel: bool = False  # makes bindings on the channel that consumes (channel-use-mode single)
+    drain: bool = False  # takes all messages of the upstream queue, unchanged and without any demand
 
     def __repr__(self) -> str:
         return f"LinkSettings({self.upstream!r})"  # without the URIs

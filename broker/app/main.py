@@ -69,16 +69,11 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class DaemonParts:
-    """The parts of the daemon that a program may replace: `warren serve` does not, the broker of `warren.testing` does.
+    """The parts of the daemon that a program may replace: `warren serve` does not, that of `warren.testing` does."""
 
-    clock      of the node
-    transport  of its connections
-    services   beside those of the entry points, by name
-    """
-
-    clock: type[LoopClock] = LoopClock
-    transport: type[Transport] = Transport
-    services: Mapping[str, Service] = field(default_factory=dict)
+    clock: type[LoopClock] = LoopClock  # of the node
+    transport: type[Transport] = Transport  # of its connections
+    services: Mapping[str, Service] = field(default_factory=dict)  # beside those of the entry points, by name
 
 
 def set_watermarks(resources: Resources, config: Config) -> None:

@@ -27,12 +27,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class Store:
-    """Durable storage of a node: its journal, its metadata, and the contents of both at the start.
-
-    metadata, definitions   None if nothing is stored
-    queues                  recovered messages by queue number
-    next_queue              above all numbers in the journal, which without syncs may name queues that metadata lacks
-    """
+    """Durable storage of a node: its journal, its metadata, and the contents of both at the start."""
 
     def __init__(self, config: Config, remote: PostgreSQLStore | None = None) -> None:
         """Open the store on PostgreSQL, which this broker owns, or the data folder, and recover the journal.
@@ -40,10 +35,10 @@ class Store:
         Raises StorageFault, InUse, OSError.
         """
         self.journal = Journal()
-        self.metadata: Metadata | None = None
+        self.metadata: Metadata | None = None  # None if nothing is stored
         self.definitions: Definitions | None = None
-        self.queues: dict[int, RecoveredQueue] = {}
-        self.next_queue = 1
+        self.queues: dict[int, RecoveredQueue] = {}  # recovered messages by queue number
+        self.next_queue = 1  # above all in the journal, which without syncs may name queues that metadata lacks
         self.remote = remote
         self._local = local_status(config)
         self._disk: Disk | None = None

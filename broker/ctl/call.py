@@ -72,9 +72,8 @@ class Call:
         vhost = self.vhost_name
         if not vhost and "{vhost}" in template:  # often a variable of a script that is not set
             raise no_vhost(vhost)
-        return tuple(
-            segment.format(*self.arguments, vhost=vhost, node=self.node, **names) for segment in template.split("/")
-        )
+        names |= {"vhost": vhost, "node": self.node}
+        return tuple(segment.format(*self.arguments, **names) for segment in template.split("/"))
 
     def get(self, path: str, query: Mapping[str, str] = EMPTY, **names: str) -> Any:
         return self.api.get(*self.path(path, **names), **query)

@@ -90,7 +90,7 @@ class Pool:
         return self.oldest_of(max(self.sources, key=lambda source: len(self.sources[source])))
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Slot:
     """One accepted connection, counted until `leave`. `abort` closes it in favour of a new one."""
 

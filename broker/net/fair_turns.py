@@ -50,25 +50,20 @@ class ServedTransport(TransportPort):
         raise NotImplementedError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TransportHost:
-    """A server as its transports use it: a share of each turn of the loop for their input and their output.
-
-    report       logs an event: name, level, fields
-    commit_soon  makes the committer check the journal at the end of the turn
-    guard        the guard of output with a store that another broker may take over, or None
-    """
+    """A server as its transports use it: a share of each turn of the loop for their input and their output."""
 
     handshake_timeout_s: float
-    report: Report
-    commit_soon: Callable[[], None]
+    report: Report  # logs an event: name, level, fields
+    commit_soon: Callable[[], None]  # makes the committer check the journal at the end of the turn
     socket_options: SocketOptions
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.turns = Turns(self.report)
         self.departures = PeerCloseWatcher(self.loop)
-        self.guard: OutputGuard | None = None
+        self.guard: OutputGuard | None = None  # with a store that another broker may take over
         self._flushes: dict[ServedTransport, None] = {}  # in order, each once
         self._flush_expected = False
         self._flush_ends_s = 0.0  # processor time; 0 until it is needed in this turn

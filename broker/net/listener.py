@@ -55,23 +55,19 @@ class SocketOptions:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Listener:
-    """A listener on one address. It accepts connections after `accept` has set their protocol.
-
-    addresses  bound ones, as HOST:PORT
-    pool       counts its connections until they have logged in, or None for that of all listeners
-    """
+    """A listener on one address. It accepts connections after `accept` has set their protocol."""
 
     _options: SocketOptions
     _report: Report
     _supervisor: Supervisor
     _limits: ConnectionLimits
     tls: TLS | None = None
-    pool: InitVar[Pool | None] = None
+    pool: InitVar[Pool | None] = None  # counts connections until they have logged in; None for that of all listeners
 
     def __post_init__(self, pool: Pool | None) -> None:
-        self.addresses: list[str] = []
+        self.addresses: list[str] = []  # bound ones, as HOST:PORT
         self.sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
         self._pool = pool or self._limits.before_login

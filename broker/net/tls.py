@@ -32,23 +32,18 @@ NO_CERTIFICATE = "it has no certificate in PEM format"
 
 @dataclass(slots=True)
 class TLSOptions:
-    """The `ssl_options` of the configuration. The key is in `certfile` if there is no `keyfile`.
-
-    verify                requests a certificate of clients
-    certificate_required  refuses clients without one
-    login_from            the field of its certificate that names the user: one of those in certificates.py
-    """
+    """The `ssl_options` of the configuration. The key is in `certfile` if there is no `keyfile`."""
 
     certfile: str
     keyfile: str = ""
     cacertfile: str = ""
     password: str = field(default="", repr=False)
-    verify: bool = False
-    certificate_required: bool = False
+    verify: bool = False  # requests a certificate of clients
+    certificate_required: bool = False  # refuses clients without one
     versions: tuple[str, ...] = ("tlsv1.3", "tlsv1.2")
     ciphers: tuple[str, ...] = ()
     honor_cipher_order: bool = True
-    login_from: str = "distinguished_name"
+    login_from: str = "distinguished_name"  # the field of a certificate that names the user (certificates.py)
     handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S
 
     def __post_init__(self) -> None:

@@ -13,11 +13,7 @@ from ..runtime.supervisor import Report, Supervisor
 
 
 class StandbyHost:
-    """The part of a Host that there is without a node: configuration, listeners, tasks and log.
-
-    owner  name of the node that owns the store
-    stop   ends the process
-    """
+    """The part of a Host that there is without a node: configuration, listeners, tasks and log."""
 
     def __init__(
         self,
@@ -32,8 +28,8 @@ class StandbyHost:
         self.report = report
         self.supervisor = supervisor
         self.tls = tls
-        self.stop = stop
-        self.owner = ""
+        self.stop = stop  # ends the process
+        self.owner = ""  # name of the node that owns the store
         self.not_listening: dict[str, str] = {}  # as in Host
         self._options = options
         self._limits = ConnectionLimits(CONNECTIONS_LIMIT, report)

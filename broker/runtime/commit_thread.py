@@ -23,25 +23,17 @@ OWNED_S = 0.05  # until the owner of the journal is checked again
 SYNC_S = 0.05  # until declarations without later messages are synced, and the last batch is vouched for
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Committer:
-    """The worker threads, which begin at once, with callbacks. Raises MemoryError without memory for the threads.
-
-    enough     returns whether the disk has enough free space, also after the unwritten bytes; may raise OSError
-    full       called with True if it has not, so that publishers stop while settlements can still be written
-    failed     called once with the error after which the journal is lost
-    took       called with the duration of each batch in seconds
-    exhausted  called with the error when a batch is tried again for lack of a descriptor or memory
-    owned      returns False while another broker may own the store; confirms wait meanwhile
-    """
+    """The worker threads, which begin at once, with callbacks. Raises MemoryError without memory for the threads."""
 
     _journal: Journal
-    _enough: Callable[[], bool]
-    _full: Callable[[bool], None]
-    _failed: Callable[[Exception], None]
-    _took: Callable[[float], None] = lambda seconds: None
-    _exhausted: Callable[[OSError], None] = lambda error: None
-    _owned: Callable[[], bool] = lambda: True
+    _enough: Callable[[], bool]  # whether the disk has room, also after the unwritten bytes; may raise OSError
+    _full: Callable[[bool], None]  # whether it has none: publishers stop while settlements can still be written
+    _failed: Callable[[Exception], None]  # called once, with the error after which the journal is lost
+    _took: Callable[[float], None] = lambda seconds: None  # for each batch
+    _exhausted: Callable[[OSError], None] = lambda error: None  # a batch is repeated for lack of resources
+    _owned: Callable[[], bool] = lambda: True  # False while another broker may own the store; confirms wait meanwhile
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()

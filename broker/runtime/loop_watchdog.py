@@ -19,15 +19,11 @@ REPORT_S = 10.0  # between two log lines
 
 
 class Turns:
-    """Durations of the loop's turns.
-
-    lag          histogram of the delays of probes
-    last_served  the connection or request that was served last, possibly the one that held the loop
-    """
+    """Durations of the loop's turns."""
 
     def __init__(self, report: Report) -> None:
-        self.lag = LatencyHistogram()
-        self.last_served: object = ""
+        self.lag = LatencyHistogram()  # histogram of the delays of probes
+        self.last_served: object = ""  # the connection or request served last, possibly the one that held the loop
         self.longest_s = 0.0  # since the start
         self.longest_processor_s = 0.0  # processor time, since the start
         self._report = report

@@ -30,7 +30,7 @@ KEY_BYTES = 32
 Result = bytes | bool
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ThreadHashing(Hashing):
     """The Hashing port with one thread, which makes checks in the order of a `LoginQueue`.
 

@@ -20,10 +20,6 @@ TRIM_LOOKS = 5  # checks between two calls of `trim` during a memory alarm
 class Resources:
     """Limits and measurements of memory and disk.
 
-    free_bytes  returns the free space of the disk
-    used_bytes  returns the memory of this process, or None if unknown
-    trim        returns freed memory to the system
-
     The disk also needs room for `longest_bytes`, which one message takes beyond the reserve of the log.
     """
 
@@ -41,10 +37,10 @@ class Resources:
         self.disk_free_limit_bytes = 0
         self._longest_bytes = longest_bytes
         self._alarms = alarms
-        self.free_bytes = free_bytes
+        self.free_bytes = free_bytes  # returns the free space of the disk
         self._last_free_bytes = 0
-        self.used_bytes = used_bytes
-        self._trim = trim
+        self.used_bytes = used_bytes  # returns the memory of this process, or None if unknown
+        self._trim = trim  # returns freed memory to the system
         self._low: set[str] = set()  # the resources that are beyond their limits
         self._looks = 0
         self._room_bytes = 0  # below the limit, at the last check

@@ -35,17 +35,7 @@ KEYS_S = 0.01  # processor time to check the permission for all routing keys of 
 
 
 class Channel(ChannelState):
-    """State of one channel: its user's rights, consumers, unsettled deliveries, confirms and transaction.
-
-    prefetch         limit of unsettled deliveries of each new consumer, 0 for none
-    shared_prefetch  the limit of all consumers together
-    end_settlement   how its unsettled deliveries return to their queues when it ends
-    check_new        called before an object is created; it blocks the connection during an alarm
-    all_or_none      no queue gets a message that another would refuse, nor one behind it: the publisher repeats them
-    on_full          called in place of a wait for a queue that has rejected too many messages: nothing is published;
-                     None if publishes wait
-    get_until_ms     when a basic.get that waits for a message to be read fails; 0 without one
-    """
+    """State of one channel: its user's rights, consumers, unsettled deliveries, confirms and transaction."""
 
     def __init__(self, connection: ChannelHost, number: int) -> None:
         self.consumers: dict[str, ChannelConsumer] = {}
@@ -53,14 +43,14 @@ class Channel(ChannelState):
         self.unfinished = connection.node.unfinished_of(self.user.account)
         self._counted = True  # as an open channel
         self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
-        self.check_new: CheckNew = partial(check_new, connection)
+        self.check_new: CheckNew = partial(check_new, connection)  # before an object is created; may block it
         self.last_queue = ""
         self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
-        self.get_until_ms = 0
-        self.all_or_none = False
-        self.on_full: Callable[[], None] | None = None
-        self.end_settlement = Settlement.RETURN
-        self.prefetch = connection.settings.default_consumer_prefetch
+        self.get_until_ms = 0  # when a basic.get that waits for a message to be read fails; 0 without one
+        self.all_or_none = False  # no queue gets what another would refuse, nor what is behind: it is repeated
+        self.on_full: Callable[[], None] | None = None  # in place of a wait for a full queue: nothing is published
+        self.end_settlement = Settlement.RETURN  # how its unsettled deliveries return to their queues when it ends
+        self.prefetch = connection.settings.default_consumer_prefetch  # of each new consumer, 0 for no limit
         self.transaction: Transaction | None = None
         self.reply_queue: ReplyQueue | None = None
         self.checked = CheckedProperties(connection.charge)

@@ -45,19 +45,14 @@ OUTPUT_LIMIT: Final = 1 << 20
 
 
 class OutputBuffer:
-    """Frames that wait for the next write.
-
-    buffer    frames are appended here
-    writable  False while the socket's own buffer is full
-    limit     bytes of deliveries: DELIVERY_LIMIT, or 0 after the last delivery
-    """
+    """Frames that wait for the next write."""
 
     __slots__ = ("buffer", "writable", "limit", "_large", "_large_bytes")
 
     def __init__(self) -> None:
-        self.buffer = bytearray()
-        self.writable = True
-        self.limit = DELIVERY_LIMIT
+        self.buffer = bytearray()  # frames are appended here
+        self.writable = True  # False while the socket's own buffer is full
+        self.limit = DELIVERY_LIMIT  # bytes of deliveries: DELIVERY_LIMIT, or 0 after the last delivery
         self._large: list[bytes | bytearray] = []  # output before `buffer`, with contents too long to copy
         self._large_bytes = 0
 
@@ -106,12 +101,7 @@ class Postponed(Exception):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ChannelHost(Publisher):
-    """A connection as its channels use it: the client, the output, the suspension of input, and the work to charge.
-
-    user        None before the login
-    vhost       None before connection.open and after the connection has ended
-    login_name  of the last login, a refused one included
-    """
+    """A connection as its channels use it: the client, the output, the suspension of input, and the work to charge."""
 
     # HOT: bench K. Without slots, more than 30 attributes make each look-up of one slower (CPython 3.11).
     __slots__ = (
@@ -131,10 +121,10 @@ class ChannelHost(Publisher):
         self.id = 0  # unique while the node runs
         self.state = HANDSHAKE
         self.connected_at_ms = node.clock.now_ms()
-        self.user: User | None = None
-        self.login_name = ""
+        self.user: User | None = None  # before the login
+        self.login_name = ""  # of the last login, a refused one included
         self.mechanism = ""
-        self.vhost: VHost | None = None
+        self.vhost: VHost | None = None  # before connection.open and after the connection has ended
         self.vhost_name = ""  # remains after the connection has ended
         self.client_properties = Table.EMPTY
         self.capabilities: frozenset[str] = frozenset()
@@ -305,13 +295,7 @@ class ChannelHost(Publisher):
 
 
 class ChannelState(ConsumerGroup):
-    """A channel as its consumers and its confirms use it: numbers, unsettled deliveries, and counters.
-
-    closing        either side has closed it
-    delivery_tag   of the last delivery
-    cancels        collects the basic.cancel frames of a queue.delete, which follow its reply; None outside of one
-    rates          None unless the node keeps rates of each channel
-    """
+    """A channel as its consumers and its confirms use it: numbers, unsettled deliveries, and counters."""
 
     __slots__ = (
         *("connection", "number", "vhost", "user", "closing", "delivery_tag", "unacked", "shared_prefetch", "cancels"),
@@ -325,16 +309,16 @@ class ChannelState(ConsumerGroup):
         self.number = number
         self.vhost: VHost = connection.vhost
         self.user: User = connection.user
-        self.closing = False
-        self.delivery_tag = 0
+        self.closing = False  # either side has closed it
+        self.delivery_tag = 0  # of the last delivery
         self.unacked = UnackedDeliveries()
         self.shared_prefetch = shared_prefetch
-        self.cancels: list[bytes] | None = None
+        self.cancels: list[bytes] | None = None  # basic.cancel frames of a queue.delete, which follow its reply
         self.confirms: Confirms | None = None
         self.publishing = PublishCounters()
         self.delivering = DeliveryCounters()
         breakdown = connection.node.detailed_rates
-        self.rates = breakdown.open() if breakdown is not None else None
+        self.rates = breakdown.open() if breakdown is not None else None  # if the node keeps rates of each channel
         self.statistics = self.vhost.statistics
         self.origin = Origin(connection.name, number, self.vhost.name, self.user.name)
 

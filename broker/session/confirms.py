@@ -20,24 +20,17 @@ NACKS_LIMIT: Final = 2_000  # in one write, about
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Confirms:
-    """Outstanding confirms of a channel. Publishes are numbered from 1.
-
-    next          number of the next publish
-    last_settled  publishes up to this number are safe or refused
-    last_sent     publishes up to this number were acked or nacked to the client
-    confirmed     count of those that were acked
-    announces     False if there is no client to send acks to
-    """
+    """Outstanding confirms of a channel. Publishes are numbered from 1."""
 
     __slots__ = ("next", "last_settled", "last_sent", "confirmed", "_waiting", "_refused")
 
-    announces: ClassVar[bool] = True
+    announces: ClassVar[bool] = True  # False if there is no client to send acks to
 
     def __init__(self) -> None:
-        self.next = 1
-        self.last_settled = 0
-        self.last_sent = 0
-        self.confirmed = 0
+        self.next = 1  # number of the next publish
+        self.last_settled = 0  # publishes up to this number are safe or refused
+        self.last_sent = 0  # publishes up to this number were acked or nacked to the client
+        self.confirmed = 0  # count of those that were acked
         self._waiting: deque[tuple[int, int]] = deque()  # journal ticket, its last publish
         self._refused: deque[int] = deque()  # publishes that a queue did not take
 

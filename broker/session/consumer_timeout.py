@@ -30,32 +30,22 @@ LOOK_COST = 2  # of a channel without new deliveries, in the scheduler's units
 
 
 class Group(NamedTuple):
-    """Consecutive deliveries that count from the same time.
+    """Consecutive deliveries that count from the same time."""
 
-    due_ms     none of them is overdue before
-    since_ms   the time of the check that noted the last one
-    opened_ms  the time of the check that noted the first one
-    first      the lowest delivery tag
-    last       the highest one
-    """
-
-    due_ms: int
-    since_ms: int
-    opened_ms: int
-    first: int
-    last: int
+    due_ms: int  # none of them is overdue before
+    since_ms: int  # the time of the check that noted the last one
+    opened_ms: int  # the time of the check that noted the first one
+    first: int  # the lowest delivery tag
+    last: int  # the highest one
 
 
 class Noted:
-    """The deliveries of a channel that checks have noted.
-
-    shortest_ms  the shortest timeout of the channel's consumers and of these deliveries, or NONE
-    """
+    """The deliveries of a channel that checks have noted."""
 
     __slots__ = ("shortest_ms", "_groups", "_tag")
 
     def __init__(self) -> None:
-        self.shortest_ms = NONE
+        self.shortest_ms = NONE  # the shortest timeout of the channel's consumers and of these deliveries, or NONE
         self._groups: list[Group] = []  # a heap
         self._tag = 0  # of the last delivery
 

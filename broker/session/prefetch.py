@@ -16,17 +16,13 @@ COUNT_SHIFT: Final = 3  # to look for 8 deliveries and count them costs 1
 
 
 class SharedPrefetch:
-    """Limit of unsettled deliveries of all consumers of a channel together, without those of quorum queues.
-
-    limit    unsettled deliveries at a time, 0 for no limit
-    unacked  unsettled deliveries that count towards it
-    """
+    """Limit of unsettled deliveries of all consumers of a channel together, without those of quorum queues."""
 
     __slots__ = ("limit", "unacked", "_consumers", "_turns", "_of_queues", "_deliveries", "_counting", "_expected")
 
     def __init__(self, consumers: Mapping[str, CreditConsumer]) -> None:
-        self.limit = 0
-        self.unacked = 0
+        self.limit = 0  # unsettled deliveries at a time, 0 for no limit
+        self.unacked = 0  # unsettled deliveries that count towards it
         self._consumers = consumers
         self._turns = SortedEntries()  # consumers that wait, by `turn`: the queue of the first one is served next
         self._of_queues = SortedEntries()  # the same by queue, the highest priority first

@@ -26,23 +26,17 @@ class Encryption:
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """Addresses of both ends of a socket, and the identity of the client before a login.
-
-    encryption        None without TLS
-    certificate_name  the user that a verified client certificate names, or None
-    internal_user     the user of a connection from within this broker, or None
-    name              of a connection without addresses, or empty
-    """
+    """Addresses of both ends of a socket, and the identity of the client before a login."""
 
     host: str
     port: int
     local_host: str
     local_port: int
     loopback: bool
-    certificate_name: str | None = None
-    encryption: Encryption | None = None
-    internal_user: User | None = None
-    name: str = ""
+    certificate_name: str | None = None  # the user that a verified client certificate names, or None
+    encryption: Encryption | None = None  # without TLS
+    internal_user: User | None = None  # the user of a connection from within this broker, or None
+    name: str = ""  # of a connection without addresses, or empty
 
     def __str__(self) -> str:
         """Name of the connection as RabbitMQ lists it."""

@@ -114,23 +114,19 @@ class UnackedDeliveries:
 
     `entries` is public for hot functions only (`ChannelConsumer.deliver`, `acknowledge.ack`); all others use the
     methods. Its first entry is not looked at: that takes as long as very many entries were removed there.
-
-    entries      the newest deliveries
-    shed         the other deliveries, by tag (`delivery_of`); None without any
-    passed_over  the lowest tag of those that could not be shed for lack of room, or 0
     """
 
     __slots__ = ("entries", "_older", "_ends", "shed", "_lowest_tag", "_shed_from", "_to_shed", "passed_over")
 
     def __init__(self) -> None:
-        self.entries: dict[int, Unacked] = {}
+        self.entries: dict[int, Unacked] = {}  # the newest deliveries
         self._older: list[dict[int, Unacked]] = []
         self._ends: list[int] = []
-        self.shed: SortedRows | None = None
+        self.shed: SortedRows | None = None  # the other deliveries, by tag (`delivery_of`); None without any
         self._lowest_tag = 1  # no lower tag is outstanding
         self._shed_from = 1  # no lower tag is to be looked at for shedding, but for
         self._to_shed: Iterator[int] | None = None  # the rest of those before
-        self.passed_over = 0
+        self.passed_over = 0  # the lowest tag of those that could not be shed for lack of room, or 0
 
     def __len__(self) -> int:
         return sum([len(part) for part in self._older]) + len(self.entries) + self.shed_count

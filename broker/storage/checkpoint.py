@@ -50,33 +50,22 @@ _CRC = Struct("<I")
 
 
 class SegmentState(NamedTuple):
-    """The state of one segment.
-
-    length  the number of bytes that are durable, at least
-    live    the number of messages that a queue still wants
-    """
+    """The state of one segment."""
 
     number: int
     first_id: int
-    length: int
-    live: int
+    length: int  # the number of bytes that are durable, at least
+    live: int  # the number of messages that a queue still wants
 
 
 class PartState(NamedTuple):
-    """The state of one part of a block (`index`).
+    """The state of one part of a block (`index`)."""
 
-    number   the number of its segment
-    ids      the ids of copies, or None for the messages that were first written to the segment
-    size     the number of messages
-    dead     one bit for each record
-    sharing  the queues of messages that went to several, lent or decoded; None if no queue has settled one of them
-    """
-
-    number: int
-    ids: array[int] | None
-    size: int
-    dead: bytes | bytearray
-    sharing: Sharing | LentSharing | None
+    number: int  # the number of its segment
+    ids: array[int] | None  # the ids of copies, or None for the messages that were first written to the segment
+    size: int  # the number of messages
+    dead: bytes | bytearray  # one bit for each record
+    sharing: Sharing | LentSharing | None  # of messages in several queues; None if no queue has settled one of them
 
     def has_live(self, id_: int, first_id: int) -> bool:
         """Whether the part has this message of the block with this first id, and it was live."""
@@ -96,13 +85,7 @@ class BlockState(NamedTuple):
 
 
 class Checkpoint:
-    """The contents of a checkpoint.
-
-    segments  by number
-    blocks    by their first ids
-    commits   by number, the ids of the messages that each open commit has stored, as in `ports.Commit`
-    attempts  delivery counts by queue and id, of all blocks
-    """
+    """The contents of a checkpoint."""
 
     def __init__(
         self,
@@ -114,10 +97,10 @@ class Checkpoint:
     ) -> None:
         self.salt = salt
         self.next_id = next_id
-        self.segments = {state.number: state for state in segments}
-        self.blocks = {state.first_id: state for state in blocks}
-        self.commits = commits or {}
-        self.attempts: dict[tuple[int, int], int] = {}  # filled by `load` only
+        self.segments = {state.number: state for state in segments}  # by number
+        self.blocks = {state.first_id: state for state in blocks}  # by their first ids
+        self.commits = commits or {}  # by number, the ids that each open commit has stored, as in `ports.Commit`
+        self.attempts: dict[tuple[int, int], int] = {}  # delivery counts of all blocks; filled by `load` only
 
     def encode(self) -> bytes:
         """Return the bytes to be saved. Runs on the worker, and does nothing message by message."""

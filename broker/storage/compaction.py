@@ -32,13 +32,9 @@ Append = Callable[[int, int, int, int, int, bytes, list[int], memoryview], None]
 """Appends a message: id, largest frame, bytes of the body, channel, flags, state, queues, and the content."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Compaction:
     """The compaction of one journal.
-
-    index             the index of the journal, which recovery replaces
-    undone            whether dead segments could not be deleted: no checkpoint could be saved, or others use them
-    checkpoint_batch  the batch whose worker writes a checkpoint and deletes segments, or 0
 
     `append` appends a copy of a live message to the log. `snapshot` returns a checkpoint of the log, whose contents do
     not change until `give_back`; `save` saves it, encoded, and raises OSError. `unwritten_bytes` returns how many bytes
@@ -46,7 +42,7 @@ class Compaction:
     """
 
     _disk: Disk
-    index: Index
+    index: Index  # the index of the journal, which recovery replaces
     _reader: Reader
     _append: Append
     _snapshot: Callable[[], Checkpoint]
@@ -55,8 +51,8 @@ class Compaction:
     _unwritten_bytes: Callable[[], int]
 
     def __post_init__(self) -> None:
-        self.undone = False
-        self.checkpoint_batch = 0
+        self.undone = False  # whether dead segments could not be deleted: without a checkpoint, or in use by others
+        self.checkpoint_batch = 0  # the batch whose worker writes a checkpoint and deletes segments, or 0
         self._source: Segment | None = None
         self._at = 0
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied

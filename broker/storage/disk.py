@@ -12,18 +12,12 @@ RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is fo
 
 
 class Disk:
-    """The store of one log. Calls may raise OSError. `read` and `forget` are calls of the loop, once it runs.
+    """The store of one log. Calls may raise OSError. `read` and `forget` are calls of the loop, once it runs."""
 
-    in_flight   the number of batches of a journal that may be written or synced at a time
-    tears       whether an interrupted append may leave a part of itself
-    read_ahead  the most bytes of successive messages that one read returns, or 0 for the default (`segment_reader`)
-    read_cost   the bytes whose transfer takes as long as a read of nothing
-    """
-
-    in_flight = IN_FLIGHT
-    tears = False
-    read_ahead = 0
-    read_cost = 16 << 10
+    in_flight = IN_FLIGHT  # the number of batches of a journal that may be written or synced at a time
+    tears = False  # whether an interrupted append may leave a part of itself
+    read_ahead = 0  # the most bytes of successive messages in one read, or 0 for the default (`segment_reader`)
+    read_cost = 16 << 10  # the bytes whose transfer takes as long as a read of nothing
 
     def segments(self) -> dict[int, int]:
         """Return the bytes of all segments, by their numbers, in ascending order."""

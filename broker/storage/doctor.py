@@ -37,16 +37,11 @@ UNAVAILABLE_STATUS = 69  # EX_UNAVAILABLE: the data, or the server with them, ca
 
 
 class Owners(NamedTuple):
-    """The queues and exchanges that may have messages in the log.
+    """The queues and exchanges that may have messages in the log."""
 
-    names       by number
-    highest     the highest number that one ever had
-    incomplete  an import has not ended, so some of them may be missing
-    """
-
-    names: dict[int, str]
-    highest: int
-    incomplete: bool = False
+    names: dict[int, str]  # by number
+    highest: int  # the highest number that one ever had
+    incomplete: bool = False  # an import has not ended, so some of them may be missing
 
 
 def examine(folder: Path) -> int:

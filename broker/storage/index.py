@@ -23,23 +23,17 @@ from .shared_messages import LentSharing, Sharing
 
 
 class Part:
-    """Records of messages of one block in one segment, by their positions.
-
-    number   the number of the segment
-    ids      the ids of copies, ascending; None if positions count the ids from `first_id` on
-    offsets  the offsets of the records in the segment, 0 for a missing one, and their `sizes` in bytes
-    sharing  the queues of messages that went to several, or None
-    """
+    """Records of messages of one block in one segment, by their positions."""
 
     __slots__ = ("number", "first_id", "ids", "offsets", "sizes", "sharing", "_dead", "_lent")
 
     def __init__(self, number: int, first_id: int, ids: array[int] | None = None) -> None:
-        self.number = number
+        self.number = number  # the number of the segment
         self.first_id = first_id
-        self.ids = ids
-        self.offsets = array("I")
+        self.ids = ids  # the ids of copies, ascending; None if positions count the ids from `first_id` on
+        self.offsets = array("I")  # of the records in the segment, 0 for a missing one, and their `sizes` in bytes
         self.sizes = array("I")
-        self.sharing: Sharing | None = None
+        self.sharing: Sharing | None = None  # the queues of messages that went to several, or None
         self._dead = bytearray()
         self._lent = False
 
@@ -244,17 +238,13 @@ def new_block(number: int, first_id: int) -> Block:
 
 
 class Index:
-    """The blocks and the segments of a log; it counts the live messages of each segment.
-
-    segments  the segments that have files, and the current one, by number
-    sparse    all complete segments that are mostly dead, and perhaps other complete ones
-    """
+    """The blocks and the segments of a log; it counts the live messages of each segment."""
 
     __slots__ = ("segments", "sparse", "_blocks", "_first_ids", "_last", "_having")
 
     def __init__(self) -> None:
-        self.segments: dict[int, Segment] = {}
-        self.sparse: dict[int, Segment] = {}
+        self.segments: dict[int, Segment] = {}  # the segments that have files, and the current one, by number
+        self.sparse: dict[int, Segment] = {}  # all complete ones that are mostly dead, and perhaps other complete ones
         self._blocks: list[Block] = []  # in ascending order
         self._first_ids: list[int] = []
         self._last = Block(0)  # the result of the last search

@@ -111,21 +111,15 @@ class Journal(port.Journal):
     """A segmented write-ahead log for the messages of all durable queues.
 
     Call `recover` once before anything else.
-
-    durable     the number of the last durable batch
-    report      a line for each damage that `recover` found
-    next_queue  greater than any queue number in the log, after `recover`
-    index       the index of the messages, by id
-    next_id     the id of the next message
     """
 
     def __init__(self, disk: Disk, metadata: Metadata, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self.durable = 0
-        self.report: list[str] = []
+        self.durable = 0  # the number of the last durable batch
+        self.report: list[str] = []  # a line for each damage that `recover` found
         self.reader = Reader(disk, self.report.append)
-        self.next_queue = 1
-        self.index = Index()
-        self.next_id = self._first_id = 1
+        self.next_queue = 1  # greater than any queue number in the log, after `recover`
+        self.index = Index()  # the index of the messages, by id
+        self.next_id = self._first_id = 1  # the id of the next message
         self._copied = 0  # by compaction
         self.disk = disk
         self.read_cost = disk.read_cost

@@ -36,14 +36,10 @@ KINDS = {kind: type_ for type_, (kind, _) in TABLES.items()}
 
 
 class Metadata(Protocol):
-    """The stored definitions. The loop's thread loads them, then only the workers write them.
+    """The stored definitions. The loop's thread loads them, then only the workers write them."""
 
-    report    a line for each part that was found damaged or torn, and is not used
-    unsynced  whether a power cut may lose applied changes until `sync`
-    """
-
-    report: Sequence[str] = ()
-    unsynced: bool = False
+    report: Sequence[str] = ()  # a line for each part that was found damaged or torn, and is not used
+    unsynced: bool = False  # whether a power cut may lose applied changes until `sync`
 
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""

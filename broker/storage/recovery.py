@@ -50,57 +50,35 @@ _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of th
 
 @dataclass(slots=True)
 class SegmentReport:
-    """The records of a segment: the number of sound ones, the offsets of bad ones, and the bytes of a torn end.
-
-    batches  the numbers of the first and the last batch, or None
-    end      the end of the last batch according to its own record, or 0
-    durable  the highest number of a batch that was durable according to one of its batches
-    """
+    """The records of a segment: the number of sound ones, the offsets of bad ones, and the bytes of a torn end."""
 
     sound: int = 0
     bad: list[int] = field(default_factory=list)
     torn_bytes: int = 0
-    batches: tuple[int, int] | None = None
-    end: int = 0
-    durable: int = 0
+    batches: tuple[int, int] | None = None  # the numbers of the first and the last batch, or None
+    end: int = 0  # the end of the last batch according to its own record, or 0
+    durable: int = 0  # the highest number of a batch that was durable according to one of its batches
 
 
 @dataclass(slots=True)
 class Recovered:
-    """The state of the journal as read from its disk.
+    """The state of the journal as read from its disk."""
 
-    salt          the seed of the checksums
-    checkpointed  whether there was a usable checkpoint
-    missing       lines of the report about losses of the log or the metadata, in addition to damaged records
-    segments      the segments in ascending order
-    index         the index of their messages
-    reports       the report of each segment, by name
-    batch         the number of the last batch
-    settling      the number of the last batch that settled messages
-    next_segment  greater than the number of any segment, including deleted ones
-    queues        the messages that are not settled, by the number of their queue
-    next_id       greater than the id of any message
-    goes_on       whether the last segment has the records up to it, so that further ones may follow there
-    next_queue    greater than the number of any queue
-    commit        not less than the number of any commit
-    dropped       the number of messages of commits without an end
-    """
-
-    salt: int
-    checkpointed: bool
-    missing: list[str] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
-    index: Index = field(default_factory=Index)
-    reports: dict[str, SegmentReport] = field(default_factory=dict)
-    batch: int = 0
-    settling: int = 0
-    next_segment: int = 1
-    queues: dict[int, RecoveredQueue] = field(default_factory=dict)
-    next_id: int = 1
-    goes_on: bool = True
-    next_queue: int = 1
-    commit: int = 0
-    dropped: int = 0
+    salt: int  # the seed of the checksums
+    checkpointed: bool  # whether there was a usable checkpoint
+    missing: list[str] = field(default_factory=list)  # losses of the log or the metadata, beside damaged records
+    segments: list[Segment] = field(default_factory=list)  # the segments in ascending order
+    index: Index = field(default_factory=Index)  # the index of their messages
+    reports: dict[str, SegmentReport] = field(default_factory=dict)  # the report of each segment, by name
+    batch: int = 0  # the number of the last batch
+    settling: int = 0  # the number of the last batch that settled messages
+    next_segment: int = 1  # greater than the number of any segment, including deleted ones
+    queues: dict[int, RecoveredQueue] = field(default_factory=dict)  # unsettled messages, by number
+    next_id: int = 1  # greater than the id of any message
+    goes_on: bool = True  # whether the last segment has the records up to it, so that further ones may follow there
+    next_queue: int = 1  # greater than the number of any queue
+    commit: int = 0  # not less than the number of any commit
+    dropped: int = 0  # the number of messages of commits without an end
 
 
 def recover(disk: Disk, report: list[str], known: set[int] | None = None, highest: int | None = None) -> Recovered:
@@ -391,16 +369,11 @@ class _Entries:
 
 @dataclass(slots=True)
 class _Commit:
-    """A commit whose end was not read yet.
+    """A commit whose end was not read yet."""
 
-    stored   the first id, and the id after the last one, of runs of its messages
-    settled  the queue, the id of the record, and ids of messages
-    damaged  whether a record after its first one is damaged, perhaps its end
-    """
-
-    stored: list[tuple[int, int]] = field(default_factory=list)
-    settled: list[tuple[int, int, array[int]]] = field(default_factory=list)
-    damaged: bool = False
+    stored: list[tuple[int, int]] = field(default_factory=list)  # runs of ids: the first, and that after the last
+    settled: list[tuple[int, int, array[int]]] = field(default_factory=list)  # queue, id of the record, ids
+    damaged: bool = False  # whether a record after its first one is damaged, perhaps its end
 
 
 class _Scan:

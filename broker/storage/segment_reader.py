@@ -26,17 +26,12 @@ class Shortage(Exception):
 
 
 class Reader:
-    """The reads of segments, and their faults.
-
-    errors   reads that the disk refused
-    damaged  records with a wrong checksum, each time they were read
-    log      called with a line for each bad record, once, and at most every RETRY_S for a shortage
-    """
+    """The reads of segments, and their faults."""
 
     def __init__(self, disk: Disk, log: Callable[[str], None], now_s: Callable[[], float] = time.monotonic) -> None:
-        self.errors = 0
-        self.damaged = 0
-        self.log = log
+        self.errors = 0  # reads that the disk refused
+        self.damaged = 0  # records with a wrong checksum, each time they were read
+        self.log = log  # called with a line for each bad record, once, and at most every RETRY_S for a shortage
         self._disk = disk
         self.now_s = now_s
         self._failures: dict[int, tuple[int, float]] = {}  # by segment: their count and the time of the last one

@@ -19,13 +19,7 @@ _fixed = Struct(">HHQ").unpack_from
 
 
 class Content:
-    """A content under assembly.
-
-    frames         whole frames with their end bytes, or none if the body is too long
-    missing        missing bytes of the body; unknown before the header
-    largest_frame  the length of the longest frame; 0 if the body is joined to one
-    kept_bytes     the length of the kept frames
-    """
+    """A content under assembly."""
 
     __slots__ = (
         "method",
@@ -43,12 +37,12 @@ class Content:
     def __init__(self, method: bytes, channel: int) -> None:
         self.method = method
         self.channel = channel
-        self.frames: list[bytes | bytearray] = []
+        self.frames: list[bytes | bytearray] = []  # whole frames with their end bytes, or none if the body is too long
         self.body_bytes = 0
-        self.missing = 1
-        self.largest_frame = 0
+        self.missing = 1  # missing bytes of the body; unknown before the header
+        self.largest_frame = 0  # the length of the longest frame; 0 if the body is joined to one
         self.waits_for_header = True
-        self.kept_bytes = 0
+        self.kept_bytes = 0  # the length of the kept frames
         self._dropped = False
         self._joined: bytearray | None = None  # the body so far, if it has too many frames
 

@@ -204,7 +204,7 @@ class EventDispatcher(UpstreamEvents):
         self._host.report("internal_error", "error", {"exc_info": error})
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class UpstreamConnection:
     """A connection to an upstream, usable after `log_in`.
 

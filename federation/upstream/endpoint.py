@@ -42,36 +42,27 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of an upstream, with the options of its URI.
+    """The address of an upstream, with the options of its URI."""
 
-    direct       whether the URI has no host: it leads to this broker without TCP; `host` is empty and `port` 0
-    vhost        the virtual host, or None for that of the local object; empty is a name
-    user         the user, or None for the node itself with a direct URI without credentials
-    channel_max  0 is no limit, as for frame_max
-    mechanisms   in order of preference; empty for PLAIN, then AMQPLAIN
-    server_name  the name for SNI and verification; None for the host, empty for no name
-    safe         the URI without user, password and query
-    """
-
-    direct: bool
+    direct: bool  # whether the URI has no host: it leads to this broker without TCP; `host` is empty and `port` 0
     tls: bool
     host: str
     port: int
-    user: str | None = None
+    user: str | None = None  # the user, or None for the node itself with a direct URI without credentials
     password: Secret | None = None
-    vhost: str | None = None
+    vhost: str | None = None  # the virtual host, or None for that of the local object; empty is a name
     heartbeat_s: int = HEARTBEAT_S
     connection_timeout_s: float = TIMEOUT_MS / 1000
-    channel_max: int = CHANNEL_MAX
+    channel_max: int = CHANNEL_MAX  # 0 is no limit, as for frame_max
     frame_max: int = 0
-    mechanisms: tuple[str, ...] = ()
+    mechanisms: tuple[str, ...] = ()  # in order of preference; empty for PLAIN, then AMQPLAIN
     cacertfile: str = ""
     certfile: str = ""
     keyfile: str = ""
     key_password: Secret | None = None
     verify: bool = True
-    server_name: str | None = None
-    safe: str = ""
+    server_name: str | None = None  # the name for SNI and verification; None for the host, empty for no name
+    safe: str = ""  # the URI without user, password and query
 
 
 def parse_endpoint(uri: str) -> Endpoint:

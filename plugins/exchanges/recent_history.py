@@ -37,19 +37,14 @@ EXCHANGE = "exchange"
 
 
 class Replay:
-    """The delivery of the history to a new binding.
-
-    at      the number of the next message
-    newest  the number after the last message at the time of the binding
-    end     where it ends: at `newest` if the destination gets newer messages by another binding, else None
-    """
+    """The delivery of the history to a new binding."""
 
     __slots__ = ("at", "end", "newest")
 
     def __init__(self, at: int, newest: int, bound: bool) -> None:
-        self.at = at
-        self.newest = newest
-        self.end = newest if bound else None
+        self.at = at  # the number of the next message
+        self.newest = newest  # the number after the last message at the time of the binding
+        self.end = newest if bound else None  # `newest` if the destination gets newer messages by another binding
 
 
 class RecentHistoryExchange(FanoutExchange):

@@ -63,9 +63,8 @@ class Incoming:
     async def start(self, status: int, headers: Mapping[str, str], length_bytes: int | None) -> None:
         """Send the head of the response; without a length the body is sent in chunks."""
         length = {} if length_bytes is None else {"content-length": str(length_bytes)}
-        encoded = [
-            (name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in {**headers, **length}.items()
-        ]
+        fields = {**headers, **length}.items()
+        encoded = [(name.encode("latin-1"), text.encode("latin-1", "replace")) for name, text in fields]
         await self.send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def write(self, body: bytes, more: bool = True) -> None:
@@ -75,9 +74,8 @@ class Incoming:
     async def respond(self, response: Response[Any], headers: Mapping[str, str] = NO_HEADERS) -> None:
         """Send a response as a whole, with these headers unless it has its own."""
         body = response.encode()
-        await self.start(
-            response.status, {"content-type": response.media_type, **headers, **response.headers}, len(body)
-        )
+        fields = {"content-type": response.media_type, **headers, **response.headers}
+        await self.start(response.status, fields, len(body))
         await self.write(body, more=False)
 
     async def run_while_connected(self, work: Awaitable[T]) -> T:

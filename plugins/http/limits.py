@@ -33,9 +33,8 @@ class Quota:
         """
         used = self._by_key.get(key, 0)
         counted = min(own, self.key_limit) if own is not None else None
-        return (used + amount <= self.key_limit or used == own) and (
-            self.used + amount <= self.limit or self.used == counted
-        )
+        key_has_room = used + amount <= self.key_limit or used == own
+        return key_has_room and (self.used + amount <= self.limit or self.used == counted)
 
     def add(self, key: str, amount: int) -> None:
         """Add to the amount in use, whatever the limits."""

@@ -74,9 +74,8 @@ class Broker:
     def is_same(self, other: Broker) -> bool:
         """Return whether both are one broker, possibly at different addresses."""
         id = self.globals.get(CLUSTER_ID)
-        return self.address == other.address or (
-            id is not None and (id, self.node) == (other.globals.get(CLUSTER_ID), other.node)
-        )
+        same_id = id is not None and (id, self.node) == (other.globals.get(CLUSTER_ID), other.node)
+        return self.address == other.address or same_id
 
     def check_definitions(self, place: str) -> None:
         """Raise ExitError (69) if the broker, which is the `place`, has only a part of an import of definitions."""
@@ -136,9 +135,7 @@ class Broker:
         except NotFound:
             return []
         patterns = {str(row["vhost"]): pattern_of(str(row["read"])) for row in rows}
-        return [
-            queue for queue in queues if queue.vhost not in patterns or not matches(patterns[queue.vhost], queue.name)
-        ]
+        return [one for one in queues if one.vhost not in patterns or not matches(patterns[one.vhost], one.name)]
 
     def amqp_uri(self, credentials: str, host: str) -> str:
         """Return the URI of its first AMQP listener, rather without TLS. Raises ExitError (69) if it has no port."""

@@ -60,20 +60,16 @@ def migrate(options: Namespace) -> int:
     """Run the command; return the exit status. Raises ExitError, APIError, Unreachable, TimeoutError."""
     if options.amqp is not None and (fault := uri_fault(options.amqp)):
         raise ExitError(USAGE, f"--amqp: {fault}")
-    for option, url, file in (
-        ("--from", options.source, options.from_password_file),
-        ("--to", options.to, options.to_password_file),
-    ):
+    files = options.from_password_file, options.to_password_file
+    for option, url, file in zip(("--from", "--to"), (options.source, options.to), files, strict=True):
         if file and url is None:
             raise ExitError(USAGE, f"{option}-password-file: its password is for {option}, which is not given")
         if file and has_password(url):
             raise ExitError(USAGE, f"{option}-password-file: the URL of {option} has a password too: leave one out")
     connect = partial(API, options.source, REQUEST_S, options.from_password_file)
     source = source_of(connect, options.stop)
-    if options.to is not None:
-        target = Broker(partial(API, options.to, REQUEST_S, options.to_password_file))
-    else:
-        target = Broker(partial(LocalAPI, Path(options.data), REQUEST_S))
+    local = partial(LocalAPI, Path(options.data), REQUEST_S)
+    target = Broker(local if options.to is None else partial(API, options.to, REQUEST_S, options.to_password_file))
     if source is not None and source.is_same(target):
         raise ExitError(USAGE, "source and target are the same broker: name another one with --to or --data")
     uri = options.amqp or (amqp_uri(source, options.source, options.from_password_file) if source is not None else "")
@@ -175,9 +171,8 @@ def amqp_uri(source: Broker, url: str, password_file: str) -> str:
     parts = urlsplit(url)
     user, password = parts.username or "guest", parts.password
     if password is None:
-        password = (
-            "guest" if parts.username is None and not password_file else quote(password_of(password_file), safe="")
-        )
+        is_guest = parts.username is None and not password_file
+        password = "guest" if is_guest else quote(password_of(password_file), safe="")
     host = parts.hostname or ""
     return source.amqp_uri(f"{user}:{password}", f"[{host}]" if ":" in host else host)
 
@@ -189,19 +184,15 @@ def check_permissions(source: Broker, uri: str, made: Plan) -> None:
     if closed:
         first = f"'{closed[0].name}' in vhost '{closed[0].vhost}'"
         others = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
-        raise ExitError(
-            UNAVAILABLE, f"user '{user}' has no read permission at the old broker for queue {first}{others}"
-        )
+        lacks = f"user '{user}' has no read permission at the old broker"
+        raise ExitError(UNAVAILABLE, f"{lacks} for queue {first}{others}")
 
 
 def describe(made: Plan) -> None:
     """Print the plan, its changes, and the missing objects."""
-    sections = [
-        f"{len(part)} {name.replace('_', ' ')}"
-        for name, part in made.document.items()
-        if isinstance(part, list) and part
-    ]
-    print(f"definitions: {', '.join(sections) or 'none'}")
+    parts = [(name, part) for name, part in made.document.items() if isinstance(part, list) and part]
+    sections = ", ".join(f"{len(part)} {name.replace('_', ' ')}" for name, part in parts)
+    print(f"definitions: {sections or 'none'}")
     for title, lines in (("left out", made.changes), ("cannot be had there", made.missing)):
         if lines:
             print(f"{title}:")
@@ -211,10 +202,8 @@ def describe(made: Plan) -> None:
 def describe_queues(source: Broker, made: Plan) -> None:
     """Print the queues with messages."""
     states = source.queues()
-    full = [
-        (name, states[name]) for name in made.queues if name in states and states[name].ready + states[name].unacked
-    ]
-    full.sort(key=lambda one: -one[1].ready)
+    there = [(name, states[name]) for name in made.queues if name in states]
+    full = sorted([one for one in there if one[1].ready + one[1].unacked], key=lambda one: -one[1].ready)
     ready, unacked = sum(state.ready for _, state in full), sum(state.unacked for _, state in full)
     print(f"messages: {ready:,} ready, {unacked:,} unacked, in {len(full)} queues")
     for name, state in full[:NAMES_SHOWN]:

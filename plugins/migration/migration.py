@@ -138,19 +138,13 @@ class Migration:
         linked = self._mover.queues() - (state.keys() - moving.keys())
         wanted = choose(self._progress, linked, self._room)
         self._mover.set(wanted)
-        connections = [
-            name
-            for vhost, name in self._source.connections()
-            if not self._options.vhosts or vhost in self._options.vhosts or not vhost
-        ]
-        self._clients = sum(not self._mover.is_link(name) for name in connections)
+        vhosts = self._options.vhosts
+        names = [name for vhost, name in self._source.connections() if not vhosts or vhost in vhosts or not vhost]
+        self._clients = sum(not self._mover.is_link(name) for name in names)
         rows = list(self._progress.values())
         self._display.show(rows, totals(rows, self._clients, time.monotonic() - self._began_s))
-        return {
-            name
-            for name, state in states.items()
-            if name not in known and name not in self._refused and may_be_new(state, name, self._options.vhosts)
-        }
+        others = states.keys() - known - self._refused
+        return {name for name in others if may_be_new(states[name], name, vhosts)}
 
     def _measure_room(self, running: int, linked: int) -> None:
         """Set how many queues may have a link, fewer than asked for if the target refuses some.
@@ -162,9 +156,8 @@ class Migration:
             self._room = min(self._room + 1, self._options.links)  # the target may run more links by now
             return
         if self._room >= self._options.links:
-            self._display.note(
-                f"the target has places for {running} of {linked} links ({LINK_LIMIT}): queues take turns"
-            )
+            places = f"{running} of {linked} links ({LINK_LIMIT})"
+            self._display.note(f"the target has places for {places}: queues take turns")
         self._room = max(running, 1)
         now_s = time.monotonic()
         self._refused_since_s = None if running else self._refused_since_s or now_s

@@ -69,12 +69,9 @@ class Drains:
         for queue in sorted(queues):
             wanted.setdefault(queue.vhost, []).append(queue.name)
         listed = self._listed()
-        changed = [
-            (vhost, self._name, self._upstream(vhost, names))
-            for vhost, names in wanted.items()
-            if listed.get(vhost) != names
-        ]
-        self._target.put_parameters(UPSTREAM, changed)
+        changed = [(vhost, names) for vhost, names in wanted.items() if listed.get(vhost) != names]
+        upstreams = [(vhost, self._name, self._upstream(vhost, names)) for vhost, names in changed]
+        self._target.put_parameters(UPSTREAM, upstreams)
         self._target.delete_parameters(UPSTREAM, [(vhost, self._name) for vhost in listed if vhost not in wanted])
 
     def _upstream(self, vhost: str, names: list[str]) -> dict[str, object]:
@@ -86,15 +83,12 @@ class Drains:
         for row in self._target.get("federation-links"):
             if row["type"] == "queue" and row["upstream"] == self._name:
                 running = row["status"] == "running"
-                problem = row.get("error", "") or (row.get("reason", "") if row.get("state") != "flowing" else "")
-                unconfirmed = row["unconfirmed"] if running else 0
-                moved = row["forwarded"] - unconfirmed
-                states[QueueName(row["vhost"], row["queue"])] = LinkState(
-                    moved,
-                    unconfirmed,
-                    "" if running and not problem else problem or row["status"],
-                    row.get("error", "").startswith(LINK_LIMIT),
-                )
+                error = row.get("error", "")
+                problem = error or (row.get("reason", "") if row.get("state") != "flowing" else "")
+                problem = problem or ("" if running else row["status"])
+                unconfirmed, refused = row["unconfirmed"] if running else 0, error.startswith(LINK_LIMIT)
+                state = LinkState(row["forwarded"] - unconfirmed, unconfirmed, problem, refused)
+                states[QueueName(row["vhost"], row["queue"])] = state
         return states
 
     def is_link(self, connection: str) -> bool:
@@ -106,22 +100,14 @@ class Shovels:
 
     def __init__(self, target: Broker, name: str, uri: str) -> None:
         self._target = target
-        self._name = name
+        self._prefix = f"{name}: "
         self._uri = uri
         self._starting: set[QueueName] = set()  # at the last request
 
     def _rows(self) -> list[tuple[QueueName, str]]:
-        rows = self._target.get("parameters", SHOVEL)
+        names = [(row["vhost"], row["name"]) for row in self._target.get("parameters", SHOVEL)]
         prefix = self._prefix
-        return [
-            (QueueName(row["vhost"], row["name"].removeprefix(prefix)), row["name"])
-            for row in rows
-            if row["name"].startswith(prefix)
-        ]
-
-    @property
-    def _prefix(self) -> str:
-        return f"{self._name}: "
+        return [(QueueName(vhost, name.removeprefix(prefix)), name) for vhost, name in names if name.startswith(prefix)]
 
     def queues(self) -> set[QueueName]:
         return {queue for queue, _ in self._rows()}
@@ -129,9 +115,8 @@ class Shovels:
     def set(self, queues: Collection[QueueName]) -> None:
         rows = self._rows()
         new = sorted(set(queues) - {queue for queue, _ in rows})
-        self._target.put_parameters(
-            SHOVEL, [(queue.vhost, self._prefix + queue.name, self._shovel(queue)) for queue in new]
-        )
+        shovels = [(queue.vhost, self._prefix + queue.name, self._shovel(queue)) for queue in new]
+        self._target.put_parameters(SHOVEL, shovels)
         self._target.delete_parameters(SHOVEL, [(queue.vhost, name) for queue, name in rows if queue not in queues])
 
     def _shovel(self, queue: QueueName) -> dict[str, object]:

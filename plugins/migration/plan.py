@@ -92,16 +92,13 @@ class Plan:
             "exchange": {(item["vhost"], item["name"]) for item in self.document.get("exchanges", [])},
         }
 
-        def has(kind: str, vhost: str, name: str) -> bool:
-            return (vhost, name) in ends[kind] or (kind == "exchange" and name.startswith(RESERVED))
+        def has(binding: Document, kind: str, end: str) -> bool:
+            name = binding[end]
+            return (binding["vhost"], name) in ends[kind] or (kind == "exchange" and name.startswith(RESERVED))
 
         document = self.document
-        document["bindings"] = [
-            one
-            for one in document.get("bindings", [])
-            if has("exchange", one["vhost"], one["source"])
-            and has(one["destination_type"], one["vhost"], one["destination"])
-        ]
+        bindings = [one for one in document.get("bindings", []) if has(one, "exchange", "source")]
+        document["bindings"] = [one for one in bindings if has(one, one["destination_type"], "destination")]
         for section in ("permissions", "topic_permissions"):
             document[section] = [one for one in document.get(section, []) if one["user"] in self.users]
 
@@ -109,12 +106,10 @@ class Plan:
 def plan(definitions: Document, target: Target, vhosts: Collection[str] = ()) -> Plan:
     """Make the plan from a broker's definitions, for these virtual hosts or all of them."""
     made = Plan({name: part for name, part in definitions.items() if isinstance(part, str)})
-    chosen: dict[str, list[Document]] = {}
     for section, items in definitions.items():
         if isinstance(items, list):
-            chosen[section] = [item for item in items if not vhosts or in_vhosts(section, item, vhosts)]
-    for section, items in chosen.items():
-        made.document[section] = [item for item in items if takes(made, section, item, target)]
+            chosen = [item for item in items if not vhosts or in_vhosts(section, item, vhosts)]
+            made.document[section] = [item for item in chosen if takes(made, section, item, target)]
     made.queues = [QueueName(item["vhost"], item["name"]) for item in made.document.get("queues", [])]
     made.users = {item["name"] for item in made.document.get("users", [])} | {target.user}
     made.drop_orphans()
@@ -123,11 +118,7 @@ def plan(definitions: Document, target: Target, vhosts: Collection[str] = ()) ->
 
 def in_vhosts(section: str, item: Document, vhosts: Collection[str]) -> bool:
     """Return whether an object belongs to the virtual hosts. Users belong to all, global parameters to brokers."""
-    if section == "vhosts":
-        return item["name"] in vhosts
-    if section == "users":
-        return True
-    return item.get("vhost") in vhosts
+    return section == "users" or item.get("name" if section == "vhosts" else "vhost") in vhosts
 
 
 def takes(made: Plan, section: str, item: Document, target: Target) -> bool:

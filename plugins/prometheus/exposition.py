@@ -106,10 +106,8 @@ async def labels_of(form: str, table: Table, objects: int) -> list[str]:
     if not table.labels:
         return [""] * objects
     texts = [iter(table.rows.texts)] * len(table.labels)  # one iterator; each object takes a text for each label
-    return [
-        form % dict(zip(table.labels, map(escape, own), strict=True))
-        async for own in in_slices(zip(*texts, strict=True))
-    ]
+    rows = in_slices(zip(*texts, strict=True))
+    return [form % dict(zip(table.labels, map(escape, own), strict=True)) async for own in rows]
 
 
 def escape(text: str) -> str:

@@ -77,9 +77,8 @@ DELIVERED = counters(
     global_messages_redelivered="Messages delivered again",
     global_messages_acknowledged="Messages that were acknowledged",
 )
-DEAD_LETTERED = counters(
-    **{f"global_messages_dead_lettered_{reason}": f"Messages given up: {reason}" for reason in REASONS}
-)
+GIVEN_UP = {f"global_messages_dead_lettered_{reason}": f"Messages given up: {reason}" for reason in REASONS}
+DEAD_LETTERED = counters(**GIVEN_UP)
 TAKEN = counters(global_messages_dead_lettered_confirmed="Dead letters that all of their queues have taken")
 OPEN = gauges(connections="Connections that are open", channels="Channels that are open", queues="Number of queues")
 CONSUMERS = gauges(global_consumers="Number of consumers")

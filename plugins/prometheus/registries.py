@@ -1,14 +1,14 @@
 """The families of each endpoint, as RabbitMQ's plugin has them."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 
 from . import channels, connections, exchanges, federation, global_metrics, node, queues
-from .exposition import Labelled, Table
+from .exposition import Table
 from .families import DETAILED as DETAILED_PREFIX
-from .families import RABBITMQ, Family, Group
+from .families import RABBITMQ, Group
 from .histograms import distributions, telemetry
 from .scope import Scope
 
@@ -80,9 +80,5 @@ def chosen(endpoint: str, families: Iterable[str]) -> list[Group]:
 async def measure_group(group: Group, scope: Scope, each: bool, detailed: bool) -> Table:
     labels = group.labels(each)
     prefix = DETAILED_PREFIX if detailed and group.prefix == RABBITMQ else group.prefix
-    metrics = [family_of(family, prefix, labels) for family in group.families]
+    metrics = [KINDS[one.kind](prefix + one.name, one.help, labels=labels) for one in group.families]
     return Table(labels, metrics, await group.rows(scope, each))
-
-
-def family_of(family: Family, prefix: str, labels: Sequence[str]) -> Labelled:
-    return KINDS[family.kind](prefix + family.name, family.help, labels=labels)

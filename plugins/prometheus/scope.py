@@ -29,9 +29,8 @@ class Scope:
         self.state = state
         self.host = state.host
         self.node = state.host.node
-        self.vhosts: list[VHost] = [
-            vhost for vhost in self.node.vhosts.values() if vhosts is None or vhost.name in vhosts
-        ]
+        every = self.node.vhosts.values()
+        self.vhosts: list[VHost] = [one for one in every if vhosts is None or one.name in vhosts]
         self.statistics = Statistics()  # of the node, once `sum_statistics` has added them
         self.queues: list[Queue] = []
         for vhost in self.vhosts:

@@ -69,13 +69,14 @@ class Log:
         self._born: dict[int, int] = {}
         self._first: dict[int, tuple[int, str]] = {}  # the birth and the first queue of dead letters' first messages
 
-    def follow(self, previous: Log) -> None:
-        """Link this boot to the one before."""
+    def follow(self, previous: Log) -> Log:
+        """Link this boot to the one before, and return it."""
         at = previous._stamp()["ts_us"]
         self.link |= {"previous_boot": previous.boot_id, "previous_row": previous.row, "previous_at": at}
         names = ("previous_batch", "recovered_batch", "settling_batch")
         self.link |= dict.fromkeys(names, previous.batch)
         self.batch = previous.batch
+        return self
 
     # Events
 

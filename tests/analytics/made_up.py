@@ -125,15 +125,8 @@ def timeline(name: Name, queues: int, made: random.Random) -> Values:
         "steps": STEPS,
         "rates": [{**scope, **{flow: series(1000) for flow in FLOWS}}],
         "queues": [
-            {
-                **scope,
-                "queue": name(f"queue {at}"),
-                "entered": series(100),
-                "left": series(90),
-                "redelivered": series(3),
-                "lag_s": series(100),
-                "messages": [None, *series(500)[1:]],
-            }
+            {**scope, "queue": name(f"queue {at}"), "entered": series(100), "left": series(90)}
+            | {"redelivered": series(3), "lag_s": series(100), "messages": [None, *series(500)[1:]]}
             for at in range(queues)
         ],
         "ack_latency": {

@@ -16,10 +16,7 @@ REMOVED = 12
 
 def well(folder: Path) -> list[Log]:
     """Write the logs of three brokers: the second has a link from the first that was cut, the third was restarted."""
-    upstream, downstream = Log(folder, "rabbit@up", "b1"), Log(folder, "rabbit@down", "b1")
-    for log in (upstream, downstream):
-        log.declare("work")
-        log.snapshot(schema.START)
+    upstream, downstream = (Log(folder, f"rabbit@{name}").begin("work") for name in ("up", "down"))
     busy(upstream)
     linked(upstream, downstream)
     upstream.write()
@@ -103,8 +100,7 @@ def damaged(folder: Path) -> dict[str, Log]:
     logs = {name: Log(folder, f"rabbit@{name}") for name in DAMAGES}
     logs["sampled"].sample_rate = 0.25
     for name, log in logs.items():
-        log.declare("work")
-        log.snapshot(schema.START)
+        log.begin("work")
         if name == "jumped":
             log.round_trip("work")
             log.write()
@@ -158,9 +154,7 @@ def unstopped(log: Log, numbers: list[int]) -> None:
     log.snapshot()
     log.publish("work")
     log.write()
-    again = Log(log.folder, log.node, "b2", START + timedelta(hours=1))
-    again.follow(log)
-    again.snapshot(schema.START)
+    again = Log(log.folder, log.node, "b2", START + timedelta(hours=1)).follow(log).begin()
     again.stop()
 
 

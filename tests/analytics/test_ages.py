@@ -32,8 +32,7 @@ def settle(log: Log, number: int, queue: str, **columns: Any) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    log = Log(tmp_path / "log").begin()
-    return log
+    return Log(tmp_path / "log").begin()
 
 
 def test_the_age_of_a_dead_letter_counts_from_the_first_publish(log: Log, tmp_path: Path) -> None:
@@ -60,10 +59,7 @@ def test_the_age_of_a_dead_letter_counts_from_the_first_publish(log: Log, tmp_pa
 def test_the_age_of_a_message_counts_over_links(tmp_path: Path, slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages pass two links; the last broker's consumers get some of them in later files."""
     monkeypatch.setattr(store, "slices_of", lambda files: slices)
-    first, second, third = (Log(tmp_path / "log", f"rabbit@{name}") for name in "abc")
-    logs = (first, second, third)
-    for each in logs:
-        each.snapshot(schema.START)
+    logs = first, second, third = [Log(tmp_path / "log", f"rabbit@{name}").begin() for name in "abc"]
     waiting = []
     for place in range(6):
         identity = f"message-{place}"
@@ -97,9 +93,7 @@ def test_the_age_of_a_message_counts_over_links(tmp_path: Path, slices: int, mon
 
 
 def test_messages_with_one_identity_have_no_age(tmp_path: Path) -> None:
-    upstream, downstream = (Log(tmp_path / "log", f"rabbit@{name}") for name in "ab")
-    for each in (upstream, downstream):
-        each.snapshot(schema.START)
+    upstream, downstream = (Log(tmp_path / "log", f"rabbit@{name}").begin() for name in "ab")
     for _ in range(2):
         number = upstream.publish(LINK)
         settle(upstream, number, LINK, event=schema.FED_OUT, identity="same", link=LINK)

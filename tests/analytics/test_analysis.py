@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from warren.plugins.message_log.analysis import job
 from warren.plugins.message_log.file_format import schema
 
 from . import scenes
@@ -165,8 +164,3 @@ def test_the_output_is_a_page_a_report_and_tables(run: Run) -> None:
     page = (folder / "index.html").read_text()
     assert "Nothing is missing" in page and 'id="report"' in page and "federation: x -> b" in page
     assert [path.name for path in (run.output / "runs").iterdir()] == [folder.name]
-
-
-def test_an_output_that_exists_is_refused(run: Run) -> None:
-    with pytest.raises(job.JobRefused, match="exists already"):
-        report_of(run.input, run.output)

@@ -178,10 +178,11 @@ def test_a_file_that_no_writer_has_written_is_refused_by_name_and_other_hours_ar
     other = hour.with_name("hour=04") / "part-rabbit@a-b0-000000.parquet"
     other.parent.mkdir()
     REFUSED[name](other, whole)
-    shutil.copy(whole, other.with_name("part-rabbit@a-b0-000001.parquet"))
+    for number in (1, 2):
+        shutil.copy(whole, other.with_name(f"part-rabbit@a-b0-{number:06}.parquet"))
     result = merge.compact(tmp_path, LATER)
-    assert result[:2] == (15, 3) and other.relative_to(tmp_path).as_posix() in result.refused
-    assert len(list(other.parent.iterdir())) == 2
+    assert result[:2] == (17, 4) and result.refused == (other.relative_to(tmp_path).as_posix(),)
+    assert {path.name for path in other.parent.iterdir()} == {other.name, "part-rabbit@a-b0-000001_000002.parquet"}
     assert len(search.find(search.Log(str(tmp_path)), "b1-0").rows) == 5
 
 

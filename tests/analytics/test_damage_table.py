@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from warren.plugins.message_log.analysis import report
-from warren.plugins.message_log.analysis.boots import Known
 from warren.plugins.message_log.analysis.engine import InProcess
 from warren.plugins.message_log.analysis.ledger import Ledger, make_ledger
 from warren.plugins.message_log.analysis.page.document import document
@@ -24,6 +22,7 @@ from warren.plugins.message_log.export.node_state import BootEnd
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.folder import Folder
 
+from . import checking
 from .commands import run_here
 from .log import START, Log, save_state
 
@@ -35,8 +34,8 @@ Damage = Callable[[Path], object]
 HOUR = timedelta(hours=1)
 
 
-def ledger_of(folder: Path, known: Known | None = None) -> Ledger:
-    return make_ledger(InProcess(), Folder(str(folder)), Folder(str(folder.parent / "stored")), known=known)
+def ledger_of(folder: Path) -> Ledger:
+    return checking.ledger_of(folder, folder.parent / "stored")
 
 
 def expect(folder: Path, status: str, *sentences: str) -> Ledger:
@@ -152,6 +151,15 @@ def replace_others(folder: Path) -> None:
     (folder / "manifest" / "compacted-0.jsonl").write_bytes(line + b"\n")
 
 
+def remove_other(folder: Path) -> None:
+    """Remove a file of one node, which the manifest of another one says to be removed."""
+    path = events(folder, "a1")[1]
+    (manifest,) = folder.glob("manifest/*-b1.jsonl")
+    line = msgspec.json.encode({"removed": path.relative_to(folder).as_posix(), "reason": schema.RETENTION})
+    manifest.write_bytes(manifest.read_bytes() + line + b"\n")
+    path.unlink()
+
+
 def cut_newest(folder: Path) -> None:
     """Remove the last file of events and the last snapshots, and all manifests."""
     for table in ("events", "queue_stats"):
@@ -185,6 +193,10 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     "a file deleted": (
         removal("events/*/*/part-*-a1-000001.parquet"),
         *(IMBALANCED, (MISSING, r"\d other imbalances? may be a conseq")),
+    ),
+    "the first file of a boot deleted, and all manifests": (
+        removal("events/*/*/part-*-b1-000000.parquet", "manifest"),
+        *(IMBALANCED, (r"balance: \d+ records missing from the log \(b@lab b1\)",)),
     ),
     "a file truncated": (truncate, IMBALANCED, (CHANGED, UNREADABLE)),
     "a page damaged": (flip, IMBALANCED, (CHANGED, UNREADABLE)),
@@ -222,6 +234,7 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
         for line in ("{]", '{"rows": -1}', '{"rows": 1e99}', f'{{"bytes": {1 << 63}}}', '{"x": ' + "[" * 10_000)
     },
     "a compaction that replaces files of another boot": (replace_others, BALANCED, ()),
+    "a file removed by another node": (remove_other, IMBALANCED, (r"1 file of the export missing",)),
     "a state spoiled": (
         lambda folder: (folder / "state" / f"{A}.json").write_text("{"),
         *(INCOMPLETE, (r"1 manifest or state file is damaged \(such as a@lab.json",)),
@@ -304,9 +317,7 @@ EQUAL: dict[str, tuple[int, int, int, str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", EQUAL)
 def test_of_equal_messages_as_many_are_lost_as_did_not_arrive(tmp_path: Path, name: str) -> None:
     count, repeated, lost, status, sentences = EQUAL[name]
-    upstream, downstream = Log(tmp_path / "export", A), Log(tmp_path / "export", B)
-    for log in (upstream, downstream):
-        log.snapshot(schema.START)
+    upstream, downstream = Log(tmp_path / "export", A).begin(), Log(tmp_path / "export", B).begin()
     for number, message in enumerate([upstream.publish(LINK) for _ in range(count)]):
         about = {"identity": f"message {number}" if name == "own bodies" else "equal", "link": LINK}
         upstream.deliver(message, LINK)
@@ -320,7 +331,7 @@ def test_of_equal_messages_as_many_are_lost_as_did_not_arrive(tmp_path: Path, na
         log.stop()
     ledger = expect(tmp_path / "export", status, *sentences)
     if status == IMBALANCED:
-        values = report.make_report(InProcess(), ledger).values
+        values = checking.values_of(ledger)
         assert [(row["link"], row["message"]) for row in values["lost"]] == [(LINK, "equal")]
         assert values["rows"]["lost"] == lost - repeated
 
@@ -485,7 +496,7 @@ def test_the_report_names_the_cause_before_what_follows_from_it(tmp_path: Path) 
     folder = tmp_path / "export"
     export(folder)
     remove(folder, "events/*/*/part-*-a1-000001.parquet")
-    values = report.make_report(InProcess(), ledger_of(folder)).values
+    values = checking.values_of(ledger_of(folder))
     check = values["conservation"]
     assert check["causes"] == check["reasons"] and len(check["causes"]) == 1
     assert check["consequences"] == check["imbalance_count"] - 1 > 0 == check["explained"]
@@ -576,13 +587,13 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
 
 def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     restarted(tmp_path / "export", STOP, MESSAGES - 3)
-    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    values = checking.values_of(ledger_of(tmp_path / "export"))
     assert [(row["queue"], row["message"], row["message_id"]) for row in values["lost"]] == [
         ("q", f"a1/{number + 1}", f"m{number}") for number in range(5, MESSAGES + 5)
     ]
-    assert {(row["lost"], row["among"]) for row in values["lost"]} == {(3, MESSAGES)}
+    assert {(row["lost"], row["at_risk"], row["confirmed_before"]) for row in values["lost"]} == {(3, 3, MESSAGES)}
     monkeypatch.setattr("warren.plugins.message_log.analysis.ledger.LISTED", 7)
-    values = report.make_report(InProcess(), ledger_of(tmp_path / "export")).values
+    values = checking.values_of(ledger_of(tmp_path / "export"))
     assert (len(values["lost"]), values["rows"]["lost"]) == (7, MESSAGES)
     assert f"warren trace a1/6 --input {tmp_path / 'export'}" in document(values)
 
@@ -605,6 +616,7 @@ HOSTILE = [
     *[(schema.EVENTS, name, ABSENT) for name in ("msg_seq", "node")],
     *[(schema.EVENTS, name, type) for name, type in (("msg_seq", pa.float64()), ("row", pa.string()))],
     *[(schema.EVENTS, name, value) for name, value in (("event", pa.int64()), ("vhost", None), ("queue", b"\xff"))],
+    *[(schema.EVENTS, key, b"9" * 5000) for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)],
 ]
 
 
@@ -624,14 +636,15 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
     type = value if is_type else pa.string() if isinstance(value, bytes) else rows.schema.field(place).type
     if value is ABSENT:
         rows = rows.drop_columns(column)
-    else:
+    elif place >= 0:
         values = [None if is_type else value] * rows.num_rows
         made = pa.array(values).view(type) if isinstance(value, bytes) else pa.array(values, type)
         rows = rows.set_column(place, pa.field(column, type), made)
     about = {key: text for key, text in rows.schema.metadata.items() if key != b"ARROW:schema"}
+    about |= {column.encode(): value} if place < 0 else {}
     pq.write_table(rows.replace_schema_metadata(about), path)
     ledger = ledger_of(folder)
-    values = report.make_report(InProcess(), ledger).values
+    values = checking.values_of(ledger)
     assert values["input"]["skipped_files"] == [path.relative_to(folder).as_posix()]
     assert ledger.verdict.status != BALANCED
     traced = run_here("trace", "m", "--input", str(folder))

@@ -3,25 +3,22 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from warren.plugins.message_log.analysis.engine import InProcess
-from warren.plugins.message_log.analysis.ledger import make_ledger
-from warren.plugins.message_log.analysis.report import Report, make_report
 from warren.plugins.message_log.cli import headlines
 from warren.plugins.message_log.file_format import schema
-from warren.plugins.message_log.file_format.folder import Folder
 
+from .checking import ledger_of, values_of
 from .log import START, Log
 
 STEP_S = 10  # between two snapshots
 QUEUE = "orders"
 
 
-def report_of(folder: Path) -> Report:
-    engine = InProcess()
-    return make_report(engine, make_ledger(engine, Folder(str(folder / "log")), Folder(str(folder / "facts"))))
+def report_of(folder: Path) -> dict[str, Any]:
+    return values_of(ledger_of(folder / "log", folder / "facts"))
 
 
 def started(folder: Path, *queues: str, boot_id: str = "b1", start: datetime = START) -> Log:
@@ -66,9 +63,9 @@ ORDINARY: dict[str, tuple[int, int, Callable[[Log, int], object]]] = {
         *(12, 0),
         lambda log, step: log.publish(exchange="", routing_key=f"amq.gen-{step}"),
     ),
-    "a client that gets messages from time to time": (
-        *(30, 0),
-        lambda log, step: [log.consumers.update({QUEUE: 0}), publish(log, 5), consume(log, 5)],
+    "a client that gets messages every minute": (
+        *(30, 25),
+        lambda log, step: [log.consumers.update({QUEUE: 0}), consume(log, 0 if step % 6 else 30), publish(log, 5)],
     ),
 }
 
@@ -90,8 +87,8 @@ def test_ordinary_traffic_raises_nothing(tmp_path: Path, name: str) -> None:
 def expect_nothing(log: Log) -> None:
     log.write()
     made = report_of(log.folder.parent)
-    assert made.values["wrong_now"] == []
-    assert made.values["health"] == {"status": "well", "sentence": "Nothing is wrong now."}
+    assert made["wrong_now"] == []
+    assert made["health"] == {"status": "well", "sentence": "Nothing is wrong now."}
 
 
 def idle_night(log: Log) -> None:
@@ -101,6 +98,14 @@ def idle_night(log: Log) -> None:
     for number in list(log.ready[QUEUE]):
         log.deliver(number, QUEUE)
     run(log, 60)
+
+
+def deleted_queue(log: Log) -> None:
+    """Messages wait in a queue without consumers, which is deleted."""
+    log.consumers["gone"] = 0
+    run(log, 6, lambda step: publish(log, 5, "gone"))
+    del log.ready["gone"], log.unacked["gone"]
+    run(log, 3)
 
 
 def redelivered_before(log: Log) -> None:
@@ -118,8 +123,7 @@ def restart(log: Log) -> Log:
     publish(log, 40)
     log.consumers[QUEUE] = 0
     log.stop()
-    again = Log(log.folder, boot_id="b2", start=START + timedelta(minutes=5))
-    again.follow(log)
+    again = Log(log.folder, boot_id="b2", start=START + timedelta(minutes=5)).follow(log)
     again.recovered(QUEUE, 40)
     again.consumers[QUEUE] = 0
     again.snapshot(schema.START)
@@ -242,17 +246,9 @@ def sampled(log: Log) -> None:
     assert log.ready[QUEUE] and log.unacked[QUEUE]
 
 
-LONG = (long_jobs, first_long_job, long_job_among_short_ones)
 HISTORIES = (
-    idle_night,
-    redelivered_before,
-    restart,
-    time_to_live,
-    retry_queue,
-    link_restart,
-    *LONG,
-    unattended,
-    sampled,
+    *(idle_night, deleted_queue, redelivered_before, restart, time_to_live, retry_queue, link_restart),
+    *(long_jobs, first_long_job, long_job_among_short_ones, unattended, sampled),
 )
 
 
@@ -382,19 +378,19 @@ def test_a_sick_queue_raises_its_cause_and_nothing_else(
         log.requeue(number, QUEUE)
     log.stop()
     made = report_of(tmp_path)
-    (found,) = made.values["wrong_now"]
+    (found,) = made["wrong_now"]
     assert (found["cause"], found["node"], found["vhost"]) == (cause, log.node, "/")
     assert found["queue"] == (None if cause == "unroutable" else QUEUE) and text in found["text"]
     since = datetime.fromisoformat(found["since"]) - START
     assert since_s <= since.total_seconds() <= since_s + 1
-    assert made.values["health"]["status"] == "wrong" and found["line"] in made.values["health"]["sentence"]
+    assert made["health"]["status"] == "wrong" and found["line"] in made["health"]["sentence"]
     number = int(found["message"].removeprefix("b1/"))
     if cause == "unroutable":
         assert (found["exchange"], found["routing_key"]) == ("x", "odrers")
         assert "x with the key 'odrers' at rabbit@a /" in found["line"]
     else:
         assert number in log.ready[QUEUE] + log.unacked[QUEUE]
-    (backlog,) = [row for row in made.values["backlog"] if row["queue"] == QUEUE]
+    (backlog,) = [row for row in made["backlog"] if row["queue"] == QUEUE]
     assert backlog["consumers"] == int(cause not in ("no consumer", "growing"))
 
 
@@ -415,9 +411,9 @@ def test_the_worst_is_first_and_a_link_that_is_down_is_named(tmp_path: Path) -> 
     run(log, 12, act)
     log.write()
     made = report_of(tmp_path)
-    assert [row["cause"] for row in made.values["wrong_now"]] == ["stuck", "no consumer", "slow"]
-    assert "its federation link is down, 360 messages wait" in made.values["wrong_now"][1]["text"]
-    assert made.values["health"]["sentence"].startswith("3 things are wrong now, the worst: stuck at rabbit@a /: stuck")
+    assert [row["cause"] for row in made["wrong_now"]] == ["stuck", "no consumer", "slow"]
+    assert "its federation link is down, 360 messages wait" in made["wrong_now"][1]["text"]
+    assert made["health"]["sentence"].startswith("3 things are wrong now, the worst: stuck at rabbit@a /: stuck")
 
 
 def test_the_last_lines_of_the_command_are_both_headlines() -> None:
@@ -453,7 +449,7 @@ def test_a_node_at_a_limit_blocks_publishers(tmp_path: Path, gauge: str, value: 
 
     run(log, 12, act)
     log.write()
-    (found,) = report_of(tmp_path).values["wrong_now"]
+    (found,) = report_of(tmp_path)["wrong_now"]
     assert (found["cause"], found["queue"], found["message"]) == ("blocked", None, None)
     assert datetime.fromisoformat(found["since"]) == START + timedelta(seconds=60)
 
@@ -462,7 +458,7 @@ def test_a_log_without_snapshots_says_nothing(tmp_path: Path) -> None:
     log = Log(tmp_path / "log")
     log.round_trip(QUEUE)
     log.write()
-    assert report_of(tmp_path).values["health"]["status"] == "unknown"
+    assert report_of(tmp_path)["health"]["status"] == "unknown"
 
 
 def test_a_node_that_was_stopped_long_ago_is_not_judged(tmp_path: Path) -> None:
@@ -472,7 +468,7 @@ def test_a_node_that_was_stopped_long_ago_is_not_judged(tmp_path: Path) -> None:
     new.snapshot(schema.START)
     run(new, 3, lambda step: new.round_trip(QUEUE))
     new.write()
-    assert report_of(tmp_path).values["wrong_now"] == []
+    assert report_of(tmp_path)["wrong_now"] == []
 
 
 def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path: Path) -> None:
@@ -481,12 +477,11 @@ def test_after_a_kill_no_queue_has_fewer_messages_than_an_old_snapshot(tmp_path:
     run(log, 2)
     consume(log, 3)
     log.write()
-    again = Log(tmp_path / "log", boot_id="b2", start=START + timedelta(minutes=1))
-    again.follow(log)
+    again = Log(tmp_path / "log", boot_id="b2", start=START + timedelta(minutes=1)).follow(log)
     again.recovered(QUEUE, 2)
     again.snapshot(schema.START)
     again.write()
-    (row,) = report_of(tmp_path).values["conservation"]["restarts"]
+    (row,) = report_of(tmp_path)["conservation"]["restarts"]
     assert (row["stopped"], row["before"], row["after"], row["fewer"]) == (False, None, 2, None)
 
 
@@ -494,12 +489,11 @@ def test_times_are_of_the_newest_boot(tmp_path: Path) -> None:
     first = started(tmp_path, QUEUE)
     run(first, 10, lambda step: slow(first, 9))
     first.stop()
-    again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC))
-    again.follow(first)
+    again = Log(tmp_path / "log", boot_id="b2", start=datetime(2026, 11, 22, 5, 40, tzinfo=UTC)).follow(first)
     again.recovered(QUEUE, len(first.ready[QUEUE]))
     again.snapshot(schema.START)
     run(again, 10, lambda step: stuck(again, step + 5))
     again.write()
-    (found,) = report_of(tmp_path).values["wrong_now"]
+    (found,) = report_of(tmp_path)["wrong_now"]
     assert found["cause"] == "stuck" and found["since"].startswith("2026-11-22T05:40:0")
     assert found["message"].startswith("b2/")

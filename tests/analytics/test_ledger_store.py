@@ -25,9 +25,9 @@ from .checking import report_of
 from .log import START, Log
 
 
-def write_hours(folder: Path, step_s: int = 3_600) -> None:
-    """Two brokers over four hours, or longer times; each ends with messages that leave in the next one."""
-    for node in ("rabbit@a", "rabbit@b"):
+def write_hours(folder: Path, step_s: int = 3_600, nodes: tuple[str, ...] = ("rabbit@a", "rabbit@b")) -> None:
+    """Brokers over four hours, or longer times; each ends with messages that leave in the next one."""
+    for node in nodes:
         log = Log(folder, node).begin("work", "slow")
         waiting: list[int] = []
         for hour in range(4):
@@ -201,9 +201,9 @@ def test_hours_of_earlier_days_become_days_and_facts_of_removed_files_are_remove
 ) -> None:
     read = next(reads)
     whole, grown, stored = (tmp_path / name for name in ("whole", "grown", "stored"))
-    write_hours(whole, 24 * 3_600)
+    write_hours(whole, 24 * 3_600, ("rabbit@a",))
     shutil.copytree(whole, grown)
-    newest = sorted((grown / schema.EVENTS).rglob("*.parquet"), key=lambda path: path.parent)[-6:]
+    newest = sorted((grown / schema.EVENTS).rglob("*.parquet"), key=lambda path: path.parent)[-3:]
     held = {path: path.read_bytes() for path in newest}
     for path in held:
         path.unlink()
@@ -224,7 +224,7 @@ def test_hours_of_earlier_days_become_days_and_facts_of_removed_files_are_remove
     shutil.rmtree(grown / schema.EVENTS / "dt=2026-11-22")
     removed = report(grown, stored)
     assert "day=2026-11-22" not in {path.name for path in (stored / "hours").iterdir()}
-    assert removed["totals"]["published"] == made["totals"]["published"] - 2 * 15
+    assert removed["totals"]["published"] == made["totals"]["published"] - 15
 
 
 @pytest.mark.rest("many runs")

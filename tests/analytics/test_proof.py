@@ -61,8 +61,7 @@ def published(log: Log, count: int, confirmed: bool = True, **columns: Any) -> l
 
 def again(log: Log, ready: int, **link: Any) -> Log:
     """Start the broker again; its queue has `ready` messages."""
-    later = Log(log.folder, log.node, log.boot_id + "+", log.start + LATER)
-    later.follow(log)
+    later = Log(log.folder, log.node, log.boot_id + "+", log.start + LATER).follow(log)
     later.link |= link
     if ready:
         later.recovered("work", ready)

@@ -26,10 +26,8 @@ LINK = "federation: x -> b"
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the logs of two brokers with a link over four hours; the first loses a message in the third hour."""
     folder = tmp_path_factory.mktemp("selection")
-    first, second = Log(folder, NODES[0]), Log(folder, NODES[1], "b2")
-    for log in (first, second):
-        log.declare("work", "waiting", "lost", LINK)
-        log.snapshot(schema.START)
+    queues = ("work", "waiting", "lost", LINK)
+    first, second = Log(folder, NODES[0]).begin(*queues), Log(folder, NODES[1], "b2").begin(*queues)
     for number in range(HOURS * 3600 // ROUND_S):
         for log in (first, second):
             log.now_us = number * ROUND_S * 1_000_000

@@ -115,8 +115,7 @@ def test_lag_is_unknown_while_the_broker_is_down_and_of_messages_from_before_it(
     first.publish("q")
     first.now_us += 20_000_000
     first.stop()
-    again = Log(tmp_path / "input", boot_id="b2", start=START + timedelta(seconds=60))
-    again.follow(first)
+    again = Log(tmp_path / "input", boot_id="b2", start=START + timedelta(seconds=60)).follow(first)
     (old,) = again.recovered("q", 1)
     again.snapshot(schema.START)
     for _ in range(2):

@@ -9,7 +9,6 @@ import pytest
 from tests.support.http import Api
 from tests.support.in_process import InProcessPeer
 from tests.support.speed import within
-from warren.plugins.management.stats.sampler import Sampler
 
 from .crowd import Reader
 from .meter import LIMIT_MS, Meter
@@ -24,12 +23,11 @@ def api() -> Iterator[Api]:
     peer = InProcessPeer()
     peer.settings(management=dataclasses.replace(peer.config.management, rates_mode="detailed"))
     api = Api(peer)
-    node, vhost = peer.node, peer.node.vhosts["/"]
+    vhost = peer.node.vhosts["/"]
     peer.connect().channel()
     (connection,) = api.host.connections()
     rates = connection.channels[1].rates
     fanout, queue = vhost.exchanges["amq.fanout"], vhost.declare_queue("q")
-    sampler = Sampler(node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for number in range(OTHERS):
         vhost.declare_queue(f"q{number}")
         vhost.declare_exchange(f"x{number}", "fanout")
@@ -38,7 +36,7 @@ def api() -> Iterator[Api]:
         for exchange in vhost.exchanges.values():
             rates.routed(exchange, (queue,), 1)
             rates.published(exchange, (), 1, False)
-        list(sampler.sample_all(peer.clock.now_ms()))
+        api.sample()
         peer.wait(5_000)
     yield api
     api.close()

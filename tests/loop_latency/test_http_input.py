@@ -6,17 +6,14 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.support.http import Api, basic
+from tests.support.http import Api, basic, serving
 from tests.support.speed import within
-from warren.broker.config import HTTPListener, SSLOptions
-from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 
 from .meter import TURN_MS, Meter
 
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 30
-NOWHERE = HTTPListener()
 HEAD_BYTES = 15_000
 END = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 LOGIN = b"Authorization: " + basic("guest").encode() + b"\r\n"
@@ -69,14 +66,11 @@ def test_input_of_very_many_events_holds_no_turn(api: Api, uvloop_meter: Meter, 
     request, clients = INPUTS[kind]
 
     async def visit() -> None:
-        listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: api.application))
-        await listeners.open(HTTPListener(port=0, request_timeout=30_000), NOWHERE, SSLOptions(), NOWHERE)
-        (listening,) = api.host.listening()
-        await asyncio.to_thread(send_at_once, listening.port, get(b"x"), 1)  # which starts the server
-        uvloop_meter.longest_s = 0.0
-        answers = await asyncio.to_thread(send_at_once, listening.port, request, clients)
-        assert all(answer.startswith(b"HTTP/1.1 ") for answer in answers)
-        await listeners.close()
+        async with serving(api, lambda: api.application, request_timeout=30_000) as port:
+            await asyncio.to_thread(send_at_once, port, get(b"x"), 1)  # which starts the server
+            uvloop_meter.longest_s = 0.0
+            answers = await asyncio.to_thread(send_at_once, port, request, clients)
+            assert all(answer.startswith(b"HTTP/1.1 ") for answer in answers)
         api.host.forget_bound()
 
     assert within(uvloop_meter.longest_ms(visit), TURN_MS)

@@ -16,6 +16,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange_type import UpstreamExchange
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.vhost.vhost import VHost
+from warren.federation.upstream.delivery_parser import Delivery
 from warren.plugins.exchanges.presence import PresenceExchange
 
 from .broker import MeasuredPeer, StepMeter
@@ -44,38 +45,48 @@ def on_the_loop(house: Forwarding, meter: Meter) -> None:
     clock.call_at = call_at  # type: ignore[method-assign]
 
 
-async def acknowledged(house: Forwarding, tag: int) -> None:
-    while house.forwarder._acked < tag:  # noqa: ASYNC110 - each turn is measured
+def forwarded(
+    meter: Meter, prepare: Callable[[Forwarding], object], deliveries: Callable[[int], list[Delivery]]
+) -> Forwarding:
+    """Measure a link that takes deliveries from a tag on until all are acknowledged; return it, closed."""
+    houses: list[Forwarding] = []
+
+    async def make() -> None:
+        house = Forwarding("on-confirm")
+        on_the_loop(house, meter)
+        prepare(house)
+        houses.append(house)
+
+    async def forward() -> None:
+        [house] = houses
+        house.vhost.clear_route_cache()
+        taken = deliveries(house.forwarder._acked + 1)
         await asyncio.sleep(0)
+        meter.longest_s = 0.0
+        house.forwarder.take(taken)
+        while house.forwarder._acked < taken[-1].tag:  # noqa: ASYNC110 - each turn is measured
+            await asyncio.sleep(0)
+
+    meter.run(make())
+    assert within(meter.longest_ms(forward), TURN_MS)
+    [house] = houses
+    house.forwarder.close()
+    return house
 
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("topology, headers, reached", TOPOLOGIES)
 def test_deliveries_of_a_link(meter: Meter, topology: Topology, headers: Headers, reached: int, count: int) -> None:
     """Deliveries behind the first one wait for it; each is acknowledged once it is in all queues."""
-    houses: list[Forwarding] = []
 
-    async def make() -> None:
-        house = Forwarding("on-confirm")
-        on_the_loop(house, meter)
+    def prepare(house: Forwarding) -> None:
         house.vhost.delete_exchange("x")
         topology(house.vhost)
-        houses.append(house)
 
-    async def forward() -> None:
-        house = houses[-1]
-        house.vhost.clear_route_cache()
-        last = house.forwarder._acked + count
-        table = Table.of(headers)
-        house.forwarder.take([delivery(tag, headers=table) for tag in range(last - count + 1, last + 1)])
-        await acknowledged(house, last)
-
-    meter.run(make())
-    assert within(meter.longest_ms(forward), TURN_MS)
-    [house] = houses
+    table = Table.of(headers)
+    house = forwarded(meter, prepare, lambda tag: [delivery(tag + number, headers=table) for number in range(count)])
     queues = [queue for name, queue in house.vhost.queues.items() if name != "q"]
     assert len(queues) == reached and {queue.published for queue in queues} == {house.forwarder._acked}
-    house.forwarder.close()
 
 
 TRACE = "amq.rabbitmq.trace", "#"
@@ -90,32 +101,20 @@ def notice(action: str, **headers: object) -> bytes:
 
 @pytest.mark.parametrize("listeners", [3_000, pytest.param(25_000, marks=FULL)])
 def test_a_message_that_a_link_relays_to_very_many_listeners(meter: Meter, listeners: int) -> None:
-    houses: list[Forwarding] = []
-
-    async def make() -> None:
-        house = Forwarding("on-confirm")
-        on_the_loop(house, meter)
+    def prepare(house: Forwarding) -> None:
         house.node.registry.register("x-presence", PresenceExchange)
         house.vhost.delete_exchange("x")
         house.vhost.declare_exchange("x", "x-presence", arguments=Table.of({"x-presence-relay": True}))
         for number in range(listeners):
             house.vhost.bind("x", house.vhost.declare_queue(f"q{number}"), "", Table.EMPTY)
         house.inflow.brings_from = UPSTREAM
-        houses.append(house)
 
-    async def forward() -> None:
-        house = houses[-1]
-        first = house.forwarder._acked + 1
-        relayed = [delivery(tag)._replace(properties=notice("message", key="k")) for tag in (first, first + 1)]
-        house.forwarder.take(relayed)
-        await acknowledged(house, first + 1)
+    def relayed(first: int) -> list[Delivery]:
+        return [delivery(tag)._replace(properties=notice("message", key="k")) for tag in (first, first + 1)]
 
-    meter.run(make())
-    assert within(meter.longest_ms(forward), TURN_MS)
-    [house] = houses
+    house = forwarded(meter, prepare, relayed)
     published = {house.vhost.queues[f"q{number}"].published for number in range(listeners)}
     assert published == {house.forwarder._acked}
-    house.forwarder.close()
 
 
 @pytest.mark.parametrize("end", ["summary", "detach", "detach during a summary"])

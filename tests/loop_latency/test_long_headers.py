@@ -1,22 +1,21 @@
 """Headers of very many fields, of which something reads one, hold no turn of the loop."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
 from pamqp.commands import Queue, Tx
 
-from tests.support.forwarding import Forwarding, delivery
+from tests.support.forwarding import delivery
 from tests.support.session import operator_channel
-from tests.support.speed import within
 from warren.broker.amqp.field_table import Table
 from warren.broker.core.vhost.vhost import VHost
+from warren.federation.upstream.delivery_parser import Delivery
 from warren.plugins.exchanges.presence import RELAY
 from warren.plugins.exchanges.recent_history import LENGTH
 
 from .broker import MeasuredPeer, Prompter, StepMeter
-from .meter import TURN_MS, Meter
-from .test_links import acknowledged, on_the_loop
+from .meter import Meter
+from .test_links import forwarded
 from .test_publishes import frames
 
 FIELDS = {f"{number:02x}": None for number in range(1_000)}
@@ -177,24 +176,8 @@ def test_publishes_with_more_keys_that_have_waited(peer: MeasuredPeer, step_mete
 
 
 def test_waiting_deliveries_of_a_link(meter: Meter) -> None:
-    houses: list[Forwarding] = []
+    def deliveries(first: int) -> list[Delivery]:
+        return [delivery(tag, headers=Table.of({**FIELDS, "": tag})) for tag in range(first, first + 500)]
 
-    async def make() -> None:
-        house = Forwarding("on-confirm")
-        on_the_loop(house, meter)
-        houses.append(house)
-
-    async def forward() -> None:
-        house = houses[-1]
-        last = house.forwarder._acked + 500
-        deliveries = [delivery(tag, headers=Table.of({**FIELDS, "": tag})) for tag in range(last - 499, last + 1)]
-        await asyncio.sleep(0)
-        meter.longest_s = 0.0
-        house.forwarder.take(deliveries)
-        await acknowledged(house, last)
-
-    meter.run(make())
-    assert within(meter.longest_ms(forward), TURN_MS)
-    [house] = houses
+    house = forwarded(meter, lambda house: None, deliveries)
     assert house.vhost.queues["q"].published == house.forwarder._acked
-    house.forwarder.close()

@@ -290,10 +290,7 @@ def test_bindings_are_forgotten_when_the_links_of_their_exchange_have_ended(mete
 @pytest.mark.parametrize("change", ["consumers", "room"])
 def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, count: int, change: str) -> None:
     with Fan(meter, up, count, "queue") as fan:
-        evaluated: list[tuple[QueueLink, int]] = []
-        for link in fan.links():
-            assert isinstance(link, QueueLink)
-            link._evaluate_demand = partial(evaluate, meter, evaluated, link)  # type: ignore[method-assign]
+        evaluated = noted(fan, meter)
 
         def act() -> None:
             for _ in range(100):
@@ -315,10 +312,7 @@ def test_very_many_links_whose_intervals_end_in_a_long_turn(
 ) -> None:
     monkeypatch.setattr(queue_link, "DEMAND_INTERVAL_S", 0.3)
     with Fan(meter, up, FEW, "queue") as fan:
-        evaluated: list[tuple[QueueLink, int]] = []
-        for link in fan.links():
-            assert isinstance(link, QueueLink)
-            link._evaluate_demand = partial(evaluate, meter, evaluated, link)  # type: ignore[method-assign]
+        evaluated = noted(fan, meter)
 
         def act() -> None:
             evaluated.clear()
@@ -330,8 +324,17 @@ def test_very_many_links_whose_intervals_end_in_a_long_turn(
         assert max(Counter(turn for _, turn in evaluated).values()) <= TURN_COST
 
 
-async def evaluate(meter: Meter, evaluated: list[tuple[QueueLink, int]], link: QueueLink, *_: object) -> None:
-    evaluated.append((link, meter.turns))
+def noted(fan: Fan, meter: Meter) -> list[tuple[QueueLink, int]]:
+    """Return a list to which each link is added, with the turn, in place of an evaluation of its demand."""
+    evaluated: list[tuple[QueueLink, int]] = []
+
+    async def evaluate(link: QueueLink, *_: object) -> None:
+        evaluated.append((link, meter.turns))
+
+    for link in fan.links():
+        assert isinstance(link, QueueLink)
+        link._evaluate_demand = partial(evaluate, link)  # type: ignore[method-assign]
+    return evaluated
 
 
 class Sated(Consumer):

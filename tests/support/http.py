@@ -3,6 +3,8 @@
 `HTTPClient` does the first, `Api` the second; both return a `Response`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import dataclasses
@@ -10,17 +12,34 @@ import gzip
 import http.client
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
+
+from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.asgi import Incoming
+from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.management.dispatcher import application
 from warren.plugins.management.framework.state import ManagementState
+from warren.plugins.management.stats.sampler import Sampler
 
 from .in_process import InProcessPeer, new_host
 
 PATIENCE_S = 60.0
+
+
+@asynccontextmanager
+async def serving(api: Api, served: str | Callable[[], ASGIApp], **keys: Any) -> AsyncIterator[int]:
+    """Serve a text or an application at a port of this machine, which is returned; `keys` are those of the listener."""
+    make = served if callable(served) else lambda: PlainTextResponse(served)
+    listeners, nowhere = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", make)), HTTPListener()
+    await listeners.open(HTTPListener(port=0, **keys), nowhere, SSLOptions(), nowhere)
+    (listening,) = api.host.listening()
+    yield listening.port
+    await listeners.close()
 
 
 class Response:
@@ -222,6 +241,12 @@ class Api(Requests):
         self.state = ManagementState(self.host)
         self._changes: list[Callable[[], object]] = []
         self.application = application(self.host, self.state)
+
+    def sample(self) -> None:
+        """Take a sample of all counters."""
+        more, watermarks = self.state.more_samples, self.state.watermarks
+        sampler = Sampler(self.host.node, self.state.samples, self.host.connections, more=more, watermarks=watermarks)
+        list(sampler.sample_all(self.peer.clock.now_ms()))
 
     def while_waiting(self, change: Callable[[], object]) -> None:
         """Call this once, while the body of the next request that has one is awaited."""

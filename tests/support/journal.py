@@ -10,6 +10,15 @@ def new_message(body: bytes) -> Message:
     return Message(RoutingAddress("", "q"), content_frames(1, b"\0\0", body), 1, len(body), 0, True)
 
 
+def store(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:
+    """Store messages in these queues, each in a batch of its own."""
+    messages = [new_message(body) for body in bodies]
+    for each in messages:
+        journal.append(queues, [each])
+        commit(journal)
+    return messages
+
+
 def commit(journal: Journal) -> None:
     """Commit the batch that is being filled, which must not be empty."""
     assert commit_any(journal)

@@ -1,6 +1,7 @@
 """Blocking connections of pika: how to open one, declare a queue of its own, and get all messages of a queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pika
@@ -12,6 +13,13 @@ Got = tuple[Any, pika.BasicProperties, bytes]
 
 def dial(address: tuple[str, int]) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters(*address))
+
+
+@contextmanager
+def channel_at(address: tuple[str, int]) -> Iterator[BlockingChannel]:
+    """A channel of a connection of its own, which is closed at the end."""
+    with dial(address) as connection:
+        yield connection.channel()
 
 
 def queue(channel: BlockingChannel, name: str = "", exclusive: bool = True, **arguments: object) -> str:

@@ -1,15 +1,18 @@
 """Queues without a node, publishing to them, and a consumer that records deliveries."""
 
+from typing import Any
+
 import pytest
 
 from warren.broker.amqp.field_table import Table
+from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import Users
 from warren.broker.core.exchanges.exchange import Exchange
 from warren.broker.core.exchanges.router import Search
 from warren.broker.core.jobs.scheduler import Scheduler
 from warren.broker.core.messages.clock import Clock
 from warren.broker.core.messages.journal_port import Journal
-from warren.broker.core.messages.message import Message, RoutingAddress
+from warren.broker.core.messages.message import Message, RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import dead_letter_budget, dead_lettering
 from warren.broker.core.queues import ready_messages as ready_messages_module
@@ -163,6 +166,23 @@ class OutboxWatcher(Taker):
     def deliver(self, messages: list[Message], position: int, step: int, redelivered: bool) -> None:
         self.count += len(messages)
         self.longest = max(self.longest, len(self.outbox))
+
+
+def publish(vhost: VHost, exchange: str, key: str, body: bytes, **properties: Any) -> int:
+    """Publish a message; return the number of queues that get it."""
+    message = framed(RoutingAddress(exchange, key), Properties(**properties), body)
+    targets = routed(vhost, vhost.exchanges[exchange], (key,), message).targets
+    if targets:
+        vhost.enqueue([message], len(body), message.persistent, targets)
+    return len(targets)
+
+
+def taken(queue: Queue) -> list[Message]:
+    """Take all ready messages of a queue."""
+    messages = []
+    while (got := queue.get(True)) is not None:
+        messages.append(got[1])
+    return messages
 
 
 def routed(vhost: VHost, exchange: Exchange, keys: tuple[str, ...], message: Message | None) -> Search:

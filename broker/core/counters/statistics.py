@@ -158,14 +158,7 @@ class SizeHistogram:
 
 
 class Statistics:
-    """The counters of a virtual host or of the node.
-
-    received_confirm  messages published on channels with confirms
-    routed            messages put in queues; a message routed to three queues counts three times
-    delivering        by the type of the queue
-    dead_lettered     by type of the queue, strategy and reason
-    received_bytes    of closed connections; likewise `sent_bytes`, `received_reads` and `sent_writes`
-    """
+    """The counters of a virtual host or of the node."""
 
     __slots__ = (
         *("publishing", "received_confirm", "routed", "delivering", "dead_lettered", "sizes", "received_bytes"),
@@ -174,12 +167,12 @@ class Statistics:
 
     def __init__(self) -> None:
         self.publishing = PublishCounters()
-        self.received_confirm = 0
-        self.routed = 0
-        self.delivering = {CLASSIC: DeliveryCounters(), QUORUM: DeliveryCounters()}
-        self.dead_lettered: dict[tuple[str, str, str], int] = {}
+        self.received_confirm = 0  # messages published on channels with confirms
+        self.routed = 0  # messages put in queues; a message routed to three queues counts three times
+        self.delivering = {CLASSIC: DeliveryCounters(), QUORUM: DeliveryCounters()}  # by the type of the queue
+        self.dead_lettered: dict[tuple[str, str, str], int] = {}  # by type of the queue, strategy and reason
         self.sizes = SizeHistogram()
-        self.received_bytes = 0
+        self.received_bytes = 0  # of closed connections; likewise `sent_bytes`, `received_reads` and `sent_writes`
         self.sent_bytes = 0
         self.received_reads = 0
         self.sent_writes = 0

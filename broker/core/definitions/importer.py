@@ -95,21 +95,15 @@ class FirstLines:
 
 @dataclass(slots=True, eq=False)
 class VHostPreview:
-    """A virtual host as it will be after the import.
-
-    existing    the existing virtual host, or None
-    skipped     kind and name of each object that is left out
-    max_queues  the limit in force, or None. A limit that the document itself sets applies after the import, so that
-                every export can be imported
-    """
+    """A virtual host as it will be after the import."""
 
     name: str
-    existing: VHost | None
+    existing: VHost | None  # the existing virtual host, or None
     default_queue_type: str
-    max_queues: int | None
+    max_queues: int | None  # in force; a limit of the document applies afterwards, so that any export can be imported
     exchanges: dict[str, ExchangeType] = field(default_factory=dict)
     queues: dict[str, str] = field(default_factory=dict)  # names and types
-    skipped: set[tuple[str, str]] = field(default_factory=set)
+    skipped: set[tuple[str, str]] = field(default_factory=set)  # kind and name of each object that is left out
 
     def __str__(self) -> str:
         return f"vhost '{self.name}'"
@@ -149,22 +143,17 @@ class DefinitionsImport:
     With `leave_out` entries with an error, and those that need them, are left out with a warning. `permits` are
     checked before, and again when users and parameters are imported. Raises Invalid if it is no definitions document,
     Unknown if the virtual host does not exist.
-
-    vhost             into which the document is imported, or None for all of it
-    places            the virtual hosts that its exchanges, queues, bindings, policies and parameters name; None is one
-                      that is missing
-    without_password  the users with a hash that is no password's, who cannot log in
     """
 
     _node: Node
     _document: Any  # checked to be a Document
-    vhost: str | None = None
+    vhost: str | None = None  # into which the document is imported, or None for all of it
     leave_out: bool = False
     _permits: Permits = PERMITS_ALL
 
     def __post_init__(self) -> None:
-        self.places: set[object] = set()
-        self.without_password: list[str] = []
+        self.places: set[object] = set()  # virtual hosts that its entries name; None for one that is missing
+        self.without_password: list[str] = []  # the users with a hash that is no password's, who cannot log in
         self._warnings = FirstLines()
         self._failures = FirstLines()
         self._steps: deque[Callable[[], object]] = deque()

@@ -353,10 +353,6 @@ class Sink(RouteTarget):
 class KeptMessage(Destination):
     """A message that an exchange keeps, and adds to the destinations. That of a durable exchange is stored.
 
-    number   of the exchange in the journal, or 0
-    message  a copy of its own
-    dropped  whether the exchange has dropped it, which may be before it is stored
-
     With `on_kept` the exchange keeps it when that is called with it: not if the message has to wait, or is refused for
     now, and will be routed again.
     """
@@ -366,9 +362,9 @@ class KeptMessage(Destination):
     def __init__(self, number: int, message: Message, on_kept: Callable[[KeptMessage], None] | None = None) -> None:
         super().__init__("")
         self._on_kept = on_kept
-        self.number = number
-        self.message = message
-        self.dropped = False
+        self.number = number  # of the exchange in the journal, or 0
+        self.message = message  # a copy of its own
+        self.dropped = False  # whether the exchange has dropped it, which may be before it is stored
 
     def keep(self) -> None:
         """Have the exchange keep it."""

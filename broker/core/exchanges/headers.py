@@ -29,21 +29,15 @@ RELEASED: _Term = ("", "", None)
 
 
 class _Header:
-    """A header that bindings match, and the bindings that are found by it.
-
-    term      by which it is found itself
-    any       the destinations of those that match any of their headers
-    all       those that match all of their headers, of which this one was the rarest
-    bindings  the number of all bindings that match it
-    """
+    """A header that bindings match, and the bindings that are found by it."""
 
     __slots__ = ("all", "any", "bindings", "term")
 
     def __init__(self, term: _Term) -> None:
-        self.term = term
-        self.any: Destinations | None = None
-        self.all: dict[_Identity, _Wanted] | None = None
-        self.bindings = 0
+        self.term = term  # by which it is found itself
+        self.any: Destinations | None = None  # the destinations of those that match any of their headers
+        self.all: dict[_Identity, _Wanted] | None = None  # those that match all of theirs, of which it was the rarest
+        self.bindings = 0  # the number of all bindings that match it
 
 
 class _Wanted:

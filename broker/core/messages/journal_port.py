@@ -101,18 +101,12 @@ class Commit:
 
 
 class Recovery(NamedTuple):
-    """The state in which a journal was found at the start. Its batches are numbered without gaps, over all starts.
+    """The state in which a journal was found at the start. Its batches are numbered without gaps, over all starts."""
 
-    store     identifies the log; a copy has the same
-    batch     the number of the last batch
-    settling  the number of the last batch that settled messages
-    damage    how many records and files of the log were found damaged or missing
-    """
-
-    store: int
-    batch: int
-    settling: int
-    damage: int
+    store: int  # identifies the log; a copy has the same
+    batch: int  # the number of the last batch
+    settling: int  # the number of the last batch that settled messages
+    damage: int  # how many records and files of the log were found damaged or missing
 
 
 class Position(NamedTuple):
@@ -292,20 +286,13 @@ POSTGRESQL = "postgresql"
 
 @dataclass(frozen=True, slots=True)
 class StorageStatus:
-    """The status of storage.
+    """The status of storage."""
 
-    kind        fsync, os, memory or postgresql
-    guarantee   the place of a message when it is confirmed, as in "a confirmed message is on {guarantee}"
-    warning     why that is weaker than it may seem; or empty
-    place       the data folder, or the address of the server; empty in memory
-    replicated  whether a confirm waits for a second machine
-    """
-
-    kind: str
-    guarantee: str
-    warning: str = ""
-    place: str = ""
-    replicated: bool = False
+    kind: str  # fsync, os, memory or postgresql
+    guarantee: str  # the place of a message when it is confirmed, as in "a confirmed message is on {guarantee}"
+    warning: str = ""  # why that is weaker than it may seem; or empty
+    place: str = ""  # the data folder, or the address of the server; empty in memory
+    replicated: bool = False  # whether a confirm waits for a second machine
 
 
 IN_MEMORY = StorageStatus("memory", "no disk", "nothing survives a restart")

@@ -43,8 +43,6 @@ class RoutingAddress:
     `encoded` is both as short strings, as in basic.publish, deliver, return and get-ok. `delivered` is the end of a
     basic.deliver frame: not redelivered, exchange, routing key, end byte. Text that is not UTF-8 is kept with surrogate
     escapes, so that it is routed and delivered as the same bytes.
-
-    counted  the sum that it is part of, with its `size_bytes`, or None
     """
 
     __slots__ = ("exchange", "routing_key", "encoded", "delivered", "counted")
@@ -57,7 +55,7 @@ class RoutingAddress:
         second = routing_key.encode("utf-8", "surrogateescape")
         self.encoded = bytes((len(first),)) + first + bytes((len(second),)) + second
         self.delivered = b"\x00" + self.encoded + b"\xce"
-        self.counted: ByteCount | None = None
+        self.counted: ByteCount | None = None  # the sum that it is part of, with its `size_bytes`, or None
 
     def __del__(self) -> None:
         if self.counted is not None:
@@ -294,14 +292,7 @@ def shared_message(message: Message, shared: ByteCount, counted: int) -> SharedM
 
 @mypyc_attr(acyclic=True)
 class ShedMessage(Message):
-    """The rest of a message in memory whose content only the journal has: its id and sizes, and no frames.
-
-    position       in its queue
-    content_bytes  length of the frames, or an estimate
-    attempts       as in its state, which is in the journal
-    timed          it may have a deadline
-    redelivered    it is one that counts as redelivered
-    """
+    """The rest of a message in memory whose content only the journal has: its id and sizes, and no frames."""
 
     __slots__ = ("position", "content_bytes", "attempts", "timed", "redelivered")
 
@@ -320,11 +311,11 @@ class ShedMessage(Message):
         super().__init__(NO_ADDRESS, b"", 0, body_bytes, 0, persistent)
         self.id = id_
         self.seq = seq
-        self.position = position
-        self.content_bytes = content_bytes
-        self.attempts = attempts
-        self.timed = timed
-        self.redelivered = redelivered
+        self.position = position  # in its queue
+        self.content_bytes = content_bytes  # length of the frames, or an estimate
+        self.attempts = attempts  # as in its state, which is in the journal
+        self.timed = timed  # it may have a deadline
+        self.redelivered = redelivered  # it is one that counts as redelivered
 
     def values(self) -> tuple[int, int, int, int, int]:
         """Return all of it as VALUES integers, which `shed_message` takes."""

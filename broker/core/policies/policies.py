@@ -34,21 +34,16 @@ POLICIES_LIMIT = 1_000  # of one virtual host: each declaration searches all the
 
 
 class PolicyComponent(Component):
-    """The component that stores policies as parameters: pattern, definition, priority, apply-to.
-
-    ranked   policies by virtual host, the highest priority first
-    named    policies by virtual host and name
-    unknown  by virtual host, the names of policies that could not be restored
-    """
+    """The component that stores policies as parameters: pattern, definition, priority, apply-to."""
 
     __slots__ = ("operator", "ranked", "named", "unknown", "_policies")
 
     def __init__(self, name: str, policies: Policies) -> None:
         super().__init__(name)
         self.operator = name == OPERATOR_POLICY
-        self.ranked: dict[str, list[Policy]] = {}
-        self.named: dict[tuple[str, str], Policy] = {}
-        self.unknown: dict[str, set[str]] = {}
+        self.ranked: dict[str, list[Policy]] = {}  # policies by virtual host, the highest priority first
+        self.named: dict[tuple[str, str], Policy] = {}  # policies by virtual host and name
+        self.unknown: dict[str, set[str]] = {}  # by virtual host, the names of policies that could not be restored
         self._policies = policies
 
     def validate(self, name: str, value: object) -> list[str]:

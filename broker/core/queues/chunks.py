@@ -29,19 +29,14 @@ _head: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">xHI4xQ").u
 
 
 class Chunk:
-    """Messages of a queue, of which `take` removes those in memory, and `take_ids` those that only the journal has.
-
-    count        the number of messages
-    body_bytes   the sum of the bodies of those in memory
-    saved_bytes  the memory that is saved of what the ledger counts for them
-    """
+    """Messages of a queue, of which `take` removes those in memory, and `take_ids` those that only the journal has."""
 
     __slots__ = ("count", "body_bytes", "saved_bytes")
 
     def __init__(self, messages: list[Message]) -> None:
-        self.count = len(messages)
-        self.body_bytes = total_bytes(messages)
-        self.saved_bytes = 0
+        self.count = len(messages)  # the number of messages
+        self.body_bytes = total_bytes(messages)  # the sum of the bodies of those in memory
+        self.saved_bytes = 0  # the memory that is saved of what the ledger counts for them
 
     def take(self) -> list[Message]:
         """Remove and return some of the first messages; return none if the first one is not in memory."""
@@ -211,8 +206,6 @@ class Stored(Chunk):
 class ChunkList(Chunk):
     """Chunks, oldest first, and the last messages in memory, which are fewer than a chunk.
 
-    stored  how many of the messages are in stored chunks
-
     The ledger counts less for packed ones.
     """
 
@@ -220,7 +213,7 @@ class ChunkList(Chunk):
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__([])
-        self.stored = 0
+        self.stored = 0  # how many of the messages are in stored chunks
         self._chunks: LazyDeque[Chunk] = ()
         self._last: list[Message] = []  # fewer than RUN
         self._shared = False  # some of these are also in other queues

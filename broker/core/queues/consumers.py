@@ -110,15 +110,12 @@ class Consumer:
 
 
 class Turn:
-    """Consumers by priority, in order within each. A change costs a search among the priorities.
-
-    wasted_cost  of consumers that were asked and priorities that were looked at in vain, not charged yet
-    """
+    """Consumers by priority, in order within each. A change costs a search among the priorities."""
 
     __slots__ = ("wasted_cost", "_consumers", "_priorities", "_best")
 
     def __init__(self) -> None:
-        self.wasted_cost = 0
+        self.wasted_cost = 0  # of consumers that were asked and priorities that were looked at in vain, not charged yet
         self._consumers: dict[int, OrderedDict[Consumer, None]] = {}  # of one priority at most there are none
         self._priorities = SortedEntries()  # its keys, descending: (-priority,)
         self._best = NONE  # those of the highest priority

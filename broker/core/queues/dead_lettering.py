@@ -292,11 +292,7 @@ class DeadLetter:
 
 
 class LastLetter:
-    """The properties and route of the last dead letter, for later ones that differ in their bodies only, as most do.
-
-    targets   all that it was offered to
-    topology  `QueueHost.topology` at that time
-    """
+    """The properties and route of the last dead letter, for later ones that differ in their bodies only, as most do."""
 
     __slots__ = (
         *("reason", "settings", "timestamp_s", "topology", "targets"),
@@ -311,8 +307,8 @@ class LastLetter:
         self.reason = letter.reason
         self.settings = settings
         self.timestamp_s = timestamp_s
-        self.topology = topology
-        self.targets = targets
+        self.topology = topology  # `QueueHost.topology` at that time
+        self.targets = targets  # all that it was offered to
         self.address = copy.address
         self.property_bytes = copy.property_bytes
         self.persistent = copy.persistent

@@ -38,10 +38,7 @@ class Holder(Protocol):
 
 
 class Shedding:
-    """The channels and queues of a node, and the jobs that shed their contents.
-
-    awaits_room  some deliveries have to be stored for that, and there was no room; channels set it
-    """
+    """The channels and queues of a node, and the jobs that shed their contents."""
 
     __slots__ = (
         *("holders", "awaits_room", "_ledger", "_scheduler", "_journal", "_kept_bytes", "_resume"),
@@ -58,7 +55,7 @@ class Shedding:
     ) -> None:
         """`queues` returns all queues of the node, in parts."""
         self.holders: OrderedDict[Holder, None] = OrderedDict()
-        self.awaits_room = False
+        self.awaits_room = False  # some deliveries have to be stored for that, and there was no room; channels set it
         self._ledger = ledger
         self._scheduler = scheduler
         self._journal = journal

@@ -20,13 +20,7 @@ HAND_OVER_MS = 1_000
 
 
 class PerMessageEnqueue:
-    """Publishes messages one by one to one queue, or to several with equal keys (`RouteTarget.record_key`).
-
-    queue   the only queue, or the first one
-    run     messages with the same priority that are stored and pushed together
-    shared  other targets have the messages as well, so this queue gets copies
-    stored  a confirm has to wait for the journal
-    """
+    """Publishes messages one by one to one queue, or to several with equal keys (`RouteTarget.record_key`)."""
 
     __slots__ = (
         *("queue", "_queues", "settings", "shared", "source", "stored", "now_ms", "run", "level", "run_bytes"),
@@ -35,14 +29,14 @@ class PerMessageEnqueue:
 
     def __init__(self, queues: tuple[HostedQueue, ...], source: str, shared: bool) -> None:
         queue = queues[0]
-        self.queue = queue
+        self.queue = queue  # the only queue, or the first one
         self._queues = queues
         self.settings = queue.settings
-        self.shared = shared
+        self.shared = shared  # other targets have the messages as well, so this queue gets copies
         self.source = source
-        self.stored = False
+        self.stored = False  # a confirm has to wait for the journal
         self.now_ms = queue.host.clock.now_ms()
-        self.run: list[Message] = []
+        self.run: list[Message] = []  # messages with the same priority that are stored and pushed together
         self.run_bytes = 0
         self.level = 0
         self._hands_over = any(each.hands_over for each in queues)

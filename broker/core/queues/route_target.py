@@ -22,17 +22,13 @@ PAGE_COST = 8  # of a queue that stores the message and keeps its id, as memory 
 
 
 class EnqueueResult:
-    """The result of publishing messages together.
-
-    stored   whether a confirm has to wait for the journal
-    refused  indexes of the messages that a queue rejected
-    """
+    """The result of publishing messages together."""
 
     __slots__ = ("stored", "refused")
 
     def __init__(self, stored: bool, refused: frozenset[int] = frozenset()) -> None:
-        self.stored = stored
-        self.refused = refused
+        self.stored = stored  # whether a confirm has to wait for the journal
+        self.refused = refused  # indexes of the messages that a queue rejected
 
 
 DURABLE: Final = EnqueueResult(True)
@@ -224,18 +220,12 @@ def in_parts(targets: Targets, each: int, stored_bytes: int, limit: int) -> Iter
 
 
 class TargetSearch(Protocol):
-    """The search for the targets of a message, in steps (`exchanges.router.Search`).
+    """The search for the targets of a message, in steps (`exchanges.router.Search`)."""
 
-    targets    complete once `run` has returned True
-    recorders  of the exchanges on the way that drop duplicates (`deduplication.record`)
-    stable     whether the targets depend on the routing keys alone
-    cost       of the steps so far (`jobs.scheduler`)
-    """
-
-    targets: Targets
-    recorders: Recorders
-    stable: bool
-    cost: int
+    targets: Targets  # complete once `run` has returned True
+    recorders: Recorders  # of the exchanges on the way that drop duplicates (`deduplication.record`)
+    stable: bool  # whether the targets depend on the routing keys alone
+    cost: int  # of the steps so far (`jobs.scheduler`)
 
     def run(self, limit: int) -> bool:
         """Search, and stop where that has cost `limit`; return whether the search is complete."""

@@ -54,10 +54,8 @@ def memory_breakdown(call: Call) -> Report:
     memory = call.get("nodes/{node}/memory")["memory"]
     parts = {name: size for name, size in memory.items() if isinstance(size, int) and size}
     (unit, by), total = divisor(call), sum(parts.values())
-    lines = [
-        f"{name}: {size / by:.4f} {unit} ({100 * size / total if total else 0:.2f}%)"
-        for name, size in sorted(parts.items(), key=lambda each: -each[1])
-    ]
+    ordered = sorted(parts.items(), key=lambda each: -each[1])
+    lines = [f"{name}: {size / by:.4f} {unit} ({100 * size / (total or 1):.2f}%)" for name, size in ordered]
     return Report("\n".join(lines), memory)
 
 

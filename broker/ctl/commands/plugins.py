@@ -34,9 +34,8 @@ def list_plugins(call: Call) -> Report:
         names = [name for name in names if name in enabled and name not in IMPLIED]
     if call.flag("minimal"):
         return Report("\n".join(names), {"format": "minimal", "plugins": [{"name": name} for name in names]})
-    states = {
-        name: "not_enabled" if name not in enabled else "implicit" if name in IMPLIED else "enabled" for name in names
-    }
+    implied = {name: "implicit" if name in IMPLIED else "enabled" for name in enabled}
+    states = {name: implied.get(name, "not_enabled") for name in names}
     marks = {"not_enabled": "  ", "implicit": "e*", "enabled": "E*"}
     width = max(map(len, names), default=0)
     lines = [f"[{marks[state]}] {name:<{width}} {version}" for name, state in states.items()]

@@ -29,16 +29,11 @@ DEFAULTS: dict[str, str | int] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a store.
+    """The address of a store."""
 
-    conninfo  the parameters of connections, with the password
-    shown     the same for operators, without the password
-    schema    the schema with the tables of the store
-    """
-
-    conninfo: str
-    shown: str
-    schema: str
+    conninfo: str  # the parameters of connections, with the password
+    shown: str  # the same for operators, without the password
+    schema: str  # the schema with the tables of the store
 
 
 def is_url(text: str) -> bool:

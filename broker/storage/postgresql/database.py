@@ -82,16 +82,12 @@ class Database(Protocol):
 
 
 class PostgreSQL(Database):
-    """The database with an address. Thread-safe: each session serves one call at a time.
-
-    name    the application_name of its sessions
-    read_s  the time limit of `read`
-    """
+    """The database with an address. Thread-safe: each session serves one call at a time."""
 
     def __init__(self, address: Address, name: str) -> None:
         self.address = address
-        self.name = name
-        self.read_s = LIMIT_S
+        self.name = name  # the application_name of its sessions
+        self.read_s = LIMIT_S  # the time limit of `read`
         self.schema = quoted(address.schema)
         self._sessions: dict[str, Session] = {}
         self._busy = {purpose: threading.Lock() for purpose in (*COMMITS, READS, WATCH)}

@@ -13,14 +13,11 @@ SETTINGS = ("synchronous_commit", "synchronous_standby_names", "fsync")
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The places that have a confirmed message. `warning` is empty unless they are weaker than they may seem.
-
-    replicated  whether a commit waits for a standby, at least for its memory
-    """
+    """The places that have a confirmed message. `warning` is empty unless they are weaker than they may seem."""
 
     text: str
     warning: str = ""
-    replicated: bool = False
+    replicated: bool = False  # whether a commit waits for a standby, at least for its memory
 
 
 def read(database: PostgreSQL) -> Guarantee:

@@ -62,17 +62,12 @@ class Standing:
 
 
 class Ownership:
-    """The part of one broker in the ownership of a store, over its session `watch`. Calls raise Unreachable, Refused.
-
-    epoch    the epoch of this owner, 0 while it is a standby
-    commits  the number of the last transaction before it
-    blocked  whether the owner has ended, but the last `acquire` could not change its rows: another takeover waits
-    """
+    """The part of one broker in the ownership of a store, over session `watch`. Calls raise Unreachable, Refused."""
 
     def __init__(self, database: PostgreSQL, store_id: str, node: str, lease_s: float) -> None:
-        self.epoch = 0
-        self.commits = 0
-        self.blocked = False
+        self.epoch = 0  # the epoch of this owner, 0 while it is a standby
+        self.commits = 0  # the number of the last transaction before it
+        self.blocked = False  # the owner has ended, but `acquire` could not change its rows: another takeover waits
         self._database = database
         self._store_id = store_id
         self._node = node

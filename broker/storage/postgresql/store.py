@@ -19,27 +19,21 @@ READ_S = 2.0  # for the loop to wait for a part of a backlog
 
 
 class PostgreSQLStore:
-    """The store at an address, verified, for a broker with this node name.
-
-    id         the id of the store, on any server
-    database   its sessions
-    ownership  the ownership of this broker
-    guarantee  the guarantee of a confirm that was read last
-    """
+    """The store at an address, verified, for a broker with this node name."""
 
     def __init__(self, address: Address, node: str, lease_s: float = 10.0) -> None:
         """Verify the schema. Raises StorageFault."""
         self.address = address
         session = connect(address, "warren check")
         try:
-            self.id = schema.check(session, address.schema)
+            self.id = schema.check(session, address.schema)  # the id of the store, on any server
         except StorageFault as fault:
             raise type(fault)(f"{address.shown}: {fault}") from fault
         finally:
             session.close()
-        self.database = PostgreSQL(address, f"warren {self.id} standby")
-        self.guarantee = Guarantee("")
-        self.ownership = Ownership(self.database, self.id, node, lease_s)
+        self.database = PostgreSQL(address, f"warren {self.id} standby")  # its sessions
+        self.guarantee = Guarantee("")  # the guarantee of a confirm that was read last
+        self.ownership = Ownership(self.database, self.id, node, lease_s)  # the ownership of this broker
         self._beats = Beats(self.ownership)
 
     def acquire(self, limit_s: float | None = None) -> Standing | None:

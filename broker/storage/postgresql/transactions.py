@@ -44,11 +44,7 @@ class Transaction:
 
 
 class Transactions:
-    """The transactions of one owner. Calls may be made by several threads.
-
-    epoch    the epoch of this owner
-    retry_s  the time for which a server that cannot be reached is tried again
-    """
+    """The transactions of one owner. Calls may be made by several threads."""
 
     def __init__(
         self,
@@ -59,8 +55,8 @@ class Transactions:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`commits` is the number of the last transaction of the store."""
-        self.epoch = epoch
-        self.retry_s = retry_s
+        self.epoch = epoch  # the epoch of this owner
+        self.retry_s = retry_s  # the time for which a server that cannot be reached is tried again
         self._database = database
         self._now_s = now_s
         self._gathering = threading.Lock()  # of the next two

@@ -19,18 +19,14 @@ GUARANTEE_BEATS = 5  # between two checks of the settings of the server
 DISK_FULL = "53100"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Watch:
-    """The watch over a store, from `start` to `stop`.
-
-    changed  called from the thread, once per beat, with the reason why nothing can be stored now, or an empty text
-    lost     called once, from the thread, with the error after which this broker no longer owns the store
-    """
+    """The watch over a store, from `start` to `stop`. Its callbacks run in its thread."""
 
     _store: PostgreSQLStore
     _retry_s: float
-    _changed: Callable[[str], None]
-    _lost: Callable[[Exception], None]
+    _changed: Callable[[str], None]  # each beat, with the reason why nothing can be stored now, or an empty text
+    _lost: Callable[[Exception], None]  # once, with the error after which this broker no longer owns the store
 
     def __post_init__(self) -> None:
         self._failing_s: float | None = None  # since when

@@ -37,9 +37,7 @@ NO_JSON = "failed_to_parse_json"
 BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,1000}[{\[]")  # of JSON with values
 BOUNDARY = re.compile(r';\s*boundary="?([^"\s;]{1,70})', re.IGNORECASE)  # of the parts of a form
 FILE_HEAD = re.compile(rb'^content-disposition:[^\r\n]*[;\s]name="?file"?\s*(?:;|$)', re.IGNORECASE | re.MULTILINE)
-ENCODED_HEAD = re.compile(
-    rb"^content-transfer-encoding:[ \t]*(?:base64|quoted-printable)", re.IGNORECASE | re.MULTILINE
-)
+ENCODED_HEAD = re.compile(rb"(?im)^content-transfer-encoding:[ \t]*(?:base64|quoted-printable)")
 PARTS_LIMIT, HEAD_BYTES = 100, 4096  # of a form, and of the head of a part
 PATHS = ("/definitions", "/definitions/{name}", "/all-configuration")
 CHECKS = ("/warren/check-definitions", "/warren/check-definitions/{name}")

@@ -83,9 +83,8 @@ async def overview(request: Request) -> Response[OverviewView]:
     if request.caller.monitors:
         body["node"] = node.name
         body["listeners"] = [node_views.listener_view(host, one) for one in host.listening()]
-        body["contexts"] = [
-            {"node": node.name, **node_views.context_view(one)} for one in host.listening() if node_views.is_web(one)
-        ]
+        web = filter(node_views.is_web, host.listening())
+        body["contexts"] = [{"node": node.name, **node_views.context_view(one)} for one in web]
     return ok(body)
 
 

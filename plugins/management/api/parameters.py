@@ -66,11 +66,8 @@ def check_whole(value: object) -> None:
 def list_parameters(request: Request) -> Listing[ParameterView]:
     """List the parameters in the virtual hosts that the user may enter, of one component or all but policies."""
     component, vhosts = request.path.get("component"), {vhost.name for vhost in request.vhosts()}
-    listed = [
-        one
-        for one in request.node.parameters.unsorted()
-        if one.vhost in vhosts and (one.component == component or (component is None and one.component != POLICY))
-    ]
+    there = [one for one in request.node.parameters.unsorted() if one.vhost in vhosts]
+    listed = [one for one in there if (one.component != POLICY if component is None else one.component == component)]
     return Listing(listed, partial(parameter_view, request), order=lambda one: (one.vhost, one.component, one.name))
 
 

@@ -106,9 +106,8 @@ def access_of(request: Request, user: User, operation: str, name: str) -> tuple[
     vhost = request.path_vhost()
     permission = user.permissions.get(vhost.name)
     if permission is None:
-        return False, [
-            f"user '{user.name}' has no permissions in virtual host '{vhost.name}', so may not connect to it"
-        ]
+        lacks = f"user '{user.name}' has no permissions in virtual host '{vhost.name}'"
+        return False, [f"{lacks}, so may not connect to it"]
     pattern = getattr(permission, operation)
     if not permission.allows(operation, name):
         return False, [f"the {operation} pattern '{pattern}' is not found in '{name}'"]

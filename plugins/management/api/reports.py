@@ -66,9 +66,8 @@ async def get_run(request: Request) -> Response[RunView]:
 @route("GET", MONITOR, "/warren/reports/{report}/page")
 async def get_page(request: Request) -> Response[bytes]:
     """Return the page of one report, as a file to save: the page has scripts, which must not run beside the API."""
-    return Response(
-        200, await of_report(request, partial(read, name=PAGE)), PAGE_HEADERS, media_type="text/html; charset=utf-8"
-    )
+    page = await of_report(request, partial(read, name=PAGE))
+    return Response(200, page, PAGE_HEADERS, media_type="text/html; charset=utf-8")
 
 
 async def of_report(request: Request, part: Callable[[Path], Value]) -> Value:

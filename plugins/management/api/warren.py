@@ -343,9 +343,8 @@ async def purge_queue(request: Request) -> Response[None]:
 @route("GET", POLICIES, "/warren/matching-policies/{vhost}/{kind}/{name}")
 def list_matching_policies(request: Request) -> Response[list[PolicyView]]:
     """List the policies that match a queue or an exchange, the best first."""
-    targets: dict[str, Queue] | dict[str, Exchange] = (
-        request.path_vhost().queues if request.path["kind"] == "queue" else request.path_vhost().exchanges
-    )
+    vhost, is_queue = request.path_vhost(), request.path["kind"] == "queue"
+    targets: dict[str, Queue] | dict[str, Exchange] = vhost.queues if is_queue else vhost.exchanges
     target = targets.get(request.path["name"])
     if target is None:
         raise missing()

@@ -114,15 +114,14 @@ def operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
             page = {"allOf": [schemas[Envelope], {"type": "object", "properties": {"items": items}}]}
             schema = {"anyOf": [items, page]}
         done["content"] = {"application/json": {"schema": schema}}
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in route.names]
     description: dict[str, Any] = {
         "operationId": operation_id(route),
         "summary": route.summary,
         "description": f"For {route.guard.text}.",
         "tags": [route.segments[0] or "api"],
         "security": [] if route.guard is NONE else [{"basic": []}],
-        "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in route.names
-        ],
+        "parameters": parameters,
         "responses": {
             "2XX": done,
             "4XX": {"description": "refused", "content": {"application/json": {"schema": schemas[Refusal]}}},

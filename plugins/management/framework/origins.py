@@ -56,7 +56,8 @@ class Origins:
         if site is None and source is None:
             return  # not a browser
         own = site in OWN_SITES if site is not None else is_same(source, headers.get("host"))
-        if not own and not self._allows(origin):
+        allowed = origin is not None and (ANY_ORIGIN in self._allowed or origin.lower() in self._allowed)
+        if not own and not allowed:
             raise forbidden(f"requests that change something are not taken from pages of {origin or 'other sites'}")
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if not has_body and (own or method != "POST"):
@@ -64,9 +65,6 @@ class Origins:
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != JSON and not (own and takes_form and media_type == FORM):
             raise HTTPError(415, "unsupported_media_type", f"the body of a browser's request has to be {JSON}")
-
-    def _allows(self, origin: str | None) -> bool:
-        return origin is not None and (ANY_ORIGIN in self._allowed or origin.lower() in self._allowed)
 
 
 def forbidden(reason: str) -> HTTPError:

@@ -20,7 +20,6 @@ from ..file_format import schema
 from ..file_format.printable import HAS, count
 from ..file_format.schema import START, STOP
 from .facts import BOOT, Values, keyed
-from .reduction import CheckedRange
 from .snapshots import STORE
 
 DAY_US = 86_400_000_000
@@ -128,11 +127,6 @@ class Boot:
         """Whether every row that there was is in the log."""
         rows = self.end_row - self.first_row + self.unfinished + self.lost_records
         return self.records - self.duplicated == rows
-
-    @property
-    def whole_range(self) -> CheckedRange:
-        """The range in which the log is compared with snapshots, or all of it if there are none."""
-        return CheckedRange(self.from_row, self.to_row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from .facts import (
     codes,
     combinations,
     group,
+    keyed,
     measures,
     names,
     of_boots,
@@ -117,9 +118,7 @@ def cuts(closings: pa.Table) -> dict[Name, int]:
     It is that of the last snapshot with a batch that the next boot found, or ALL if there is none.
     """
     rows = closings.to_pylist()
-    of_boots: dict[Name, list[dict[str, Any]]] = {}
-    for row in rows:
-        of_boots.setdefault((row["node"], row["boot_id"]), []).append(row)
+    of_boots = keyed(rows, *BOOT)
     found = {}
     for row in rows:
         snapshots = of_boots.get((row["node"], row["previous_boot"]), [])

@@ -547,19 +547,6 @@ def text_numbers(texts: pa.Array) -> Numbers:
     return found
 
 
-def is_empty(facts: Facts) -> bool:
-    return not any(table.num_rows for table in facts.values())
-
-
-def empty() -> Facts:
-    """Return the facts of no rows."""
-    return {name: fact.schema.empty_table() for name, fact in FACTS.items()}
-
-
-def total(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(column).as_py() or 0)
-
-
 def keyed(rows: Iterable[Values], *names: str) -> dict[tuple[Any, ...], list[Values]]:
     """Return rows by the values of columns."""
     found: dict[tuple[Any, ...], list[Values]] = {}

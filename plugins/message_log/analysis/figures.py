@@ -3,21 +3,21 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise, zip_longest
+from statistics import linear_regression
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.schema import ACK, DELIVER, FED_OUT
 from .boots import micros
 from .crossings import LinkCount
-from .facts import Facts, Values, keyed, quantile_table
+from .facts import Facts, Values, keyed
 from .health import Queue, Trend, queue_of
 from .reduction import HELD, WEIGHT
 from .snapshots import CONSUMED, MILLIONTHS
 from .timeline import ENDLESS, p99_bound
-from .traffic import QUEUE, THOUSANDTHS, estimate
+from .traffic import QUEUE, THOUSANDTHS, estimate, quantiles
 
 DIGITS = {"consumers": 3, "prefetch": 3, "utilisation": 4, "unacked": 3, "ready": 3}  # of means
 COUNTED = (
@@ -81,10 +81,7 @@ def consumers(snapshots: Facts, kinds: list[Values], latency: list[Values]) -> l
 
 def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values]) -> list[Values]:
     """Return one row for each link: its messages, its lag by the clocks of both brokers, its starts and failures."""
-    quantiles = {
-        (row["link"], row["upstream_node"]): row
-        for row in quantile_table(lags, ["link", "upstream_node"], THOUSANDTHS).to_pylist()
-    }
+    of_lags = {(row["link"], row["upstream_node"]): row for row in quantiles(lags, ("link", "upstream_node"))}
     of_links = [row | {"link": dict(row["labels"] or ()).get("link")} for row in readings if row["name"] in FLAPS]
     flaps: Counter[tuple[Any, ...]] = Counter()
     for (node, _, link, name), rows in keyed(of_links, "node", "boot_id", "link", "name").items():
@@ -92,7 +89,7 @@ def links(counts: Iterable[LinkCount], lags: pa.Table, readings: Iterable[Values
     found = []
     for each in counts:
         seconds = ((each.last_arrival_us or 0) - (each.first_arrival_us or 0)) / 1e6
-        lag = quantiles.get((each.link, each.upstream_node), {})
+        lag = of_lags.get((each.link, each.upstream_node), {})
         row = {name: getattr(each, name) for name in ("link", "upstream_node", "node", "vhost", "upstream")}
         row |= {name: getattr(each, name) for name in ("taken", "arrived", "discarded", "duplicates")}
         row["missing"] = each.missing if each.arrived else None
@@ -112,9 +109,8 @@ def churn(readings: list[Values]) -> list[Values]:
         if name in COUNTED:
             count = int(sum(boot[-1]["value"] - boot[0]["value"] for boot in boots))
             hours = sum(at_us(boot[-1]) - at_us(boot[0]) for boot in boots) / 3.6e9
-            rows.append(
-                {"node": node, "name": name, "count": count, "per_hour": round(count / hours, 3) if hours else None}
-            )
+            per_hour = round(count / hours, 3) if hours else None
+            rows.append({"node": node, "name": name, "count": count, "per_hour": per_hour})
         elif name in (schema.CONNECTIONS, schema.CHANNELS):
             rows.append({"node": node, "name": name, "now": int(max(of_name, key=at_us)["value"])})
     return rows
@@ -139,15 +135,11 @@ def capacity(readings: list[Values], handled: Handled) -> list[Values]:
                 row[f"{what}_bytes"] = int(now) if now < ENDLESS else None
         for name in HISTOGRAMS:
             last = [max(some, key=at_us)["buckets"] for some in keyed(named.get((name,), []), "boot_id").values()]
-            row[f"{name}_p99"] = p99_bound(added(buckets for buckets in last if buckets))
+            row[f"{name}_p99"] = p99_bound([sum(counts) for counts in zip_longest(*filter(None, last), fillvalue=0)])
         row |= cost(named.get((schema.CPU_S,), []), handled)
         if any(value is not None for name, value in row.items() if name != "node"):
             rows.append(row)
     return rows
-
-
-def added(histograms: Iterable[list[int]]) -> list[int]:
-    return [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)]
 
 
 def handled_by_second(handled: pa.Table) -> Handled:
@@ -171,12 +163,11 @@ def cost(readings: list[Values], handled: Handled) -> Values:
                 points.append((count, after["value"] - before["value"], end - begin))
     if not points:
         return {}
-    count, cpu, length = np.array(points, "f8").T
-    varied = len(points) > 1 and float(np.var(count)) > 0
-    per_message = float(np.cov(count, cpu, bias=True)[0, 1] / np.var(count)) if varied else None
+    counts, times, _ = zip(*points, strict=True)
+    per_message = linear_regression(counts, times).slope if len(set(counts)) > 1 else None
     return {
-        "peak_messages_per_s": round(float((count / length).max()), 3),
-        "peak_cpu": round(float((cpu / length).max()), 4),
+        "peak_messages_per_s": round(max(count / length for count, _, length in points), 3),
+        "peak_cpu": round(max(cpu / length for _, cpu, length in points), 4),
         "cpu_us_per_message": None if per_message is None else round(per_message * 1e6, 3),
         "messages_per_s_at_one_cpu": round(1 / per_message, 0) if per_message is not None and per_message > 0 else None,
     }

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -297,7 +297,7 @@ def findings(
         for row in of_node:
             if row["at"] == last:  # the others are deleted
                 causes = judge.causes_at(row, turns[queue_of(row)], of_queues.get(queue_of(row)))
-                found += filter(None, [next(filter(None, causes), None)])
+                found += islice(filter(None, causes), 1)
     return sorted(found, key=lambda each: (CAUSES.index(each.cause), -(each.messages or 0), each.since, each.node))
 
 

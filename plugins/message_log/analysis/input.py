@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import fits, statistics_of
+from ..file_format.arrow_schema import fits, is_known, number_in, statistics_of
 from ..file_format.folder import Folder, Vanished
 from ..file_format.printable import HAS, IS, count
-from .boots import BootEnd, Count, Name
+from .boots import FILE_AGE_S, BootEnd, Count, Name
 from .engine import Engine
 
 HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
@@ -90,11 +90,17 @@ class Manifests:
         self.newest[state.node, state.boot.boot_id] = state.boot
 
     def add(self, name: str, text: str) -> None:
-        """Add the lines of one manifest. An incomplete last line is one that is being written."""
-        if compacted.is_manifest(name):
-            self.replaced |= compacted.replacements(text)
-        else:
+        """Add the lines of one manifest. An incomplete last line is one that is being written.
+
+        A writer removes only files of its node, and a compaction those that it replaces.
+        """
+        replaced = compacted.replacements(text) if compacted.is_manifest(name) else {}
+        self.replaced |= replaced
+        removable = {path for paths in replaced.values() for path in paths}
+        node = None
+        if not compacted.is_manifest(name):
             self.boots.setdefault(name.removesuffix(".jsonl"), 0)
+            node = name.rpartition("-")[0]
         for line in text[: text.rfind("\n") + 1].splitlines():
             try:
                 entry = msgspec.json.decode(line, type=Entry)
@@ -102,7 +108,7 @@ class Manifests:
                 if name not in self.damaged:
                     self.damaged.append(name)
                 continue
-            if entry.removed:
+            if entry.removed in removable or schema.boot_key(entry.removed).rpartition("-")[0] == node:
                 self.removed.add(entry.removed)
             elif entry.path and (self.only is None or entry.path in self.only):
                 self.files[entry.path] = entry
@@ -124,7 +130,7 @@ class LogFile(NamedTuple):
     bytes: int
     records: int
     lost_records: int
-    file_age_s: int | None
+    file_age_s: int
     first_row: int | None
 
 
@@ -159,17 +165,17 @@ class Input:
 
     def lost_records(self) -> dict[str, int]:
         """Return the greatest count of lost records in the footers of each boot's files."""
-        return self._greatest((file, file.lost_records) for file in self.files)
+        return self._greatest("lost_records")
 
     def file_ages_s(self) -> dict[str, int]:
         """Return for how long the writer of each boot keeps a file open."""
-        return self._greatest((file, file.file_age_s) for file in self.files if file.file_age_s is not None)
+        return self._greatest("file_age_s")
 
-    def _greatest(self, values: Iterable[tuple[LogFile, int]]) -> dict[str, int]:
+    def _greatest(self, name: str) -> dict[str, int]:
         found: dict[str, int] = {}
-        for file, value in values:
+        for file in self.files:
             key = schema.boot_key(file.path)
-            found[key] = max(found.get(key, 0), value)
+            found[key] = max(found.get(key, 0), getattr(file, name))
         return found
 
     def reasons(self) -> list[str]:
@@ -266,20 +272,20 @@ def check_file(folder: Folder, listed: tuple[str, int]) -> LogFile | SkippedFile
         raise
     except (pa.ArrowException, OSError):
         return SkippedFile(path, NOT_PARQUET, size)
-    about = {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for key, value in (footer.metadata or {}).items()
-    }
-    version = about.get(schema.SCHEMA_KEY)
-    if version is None or schema.parse_name(path.rpartition("/")[2]) is None or not has_hour(path):
+    if (
+        schema.SCHEMA_KEY.encode() not in (footer.metadata or {})
+        or schema.parse_name(path.rpartition("/")[2]) is None
+        or not has_hour(path)
+    ):
         return SkippedFile(path, FOREIGN, size)
-    if version != str(schema.SCHEMA):
+    if not is_known(footer):
         return SkippedFile(path, UNKNOWN_SCHEMA, size)
-    table, age, lost = path.partition("/")[0], about.get(schema.FILE_AGE_KEY, ""), about.get(schema.LOST_KEY, "0")
-    if not has_columns or not lost.isdecimal() or not (age.isdecimal() or not age):
+    lost, age_s = number_in(footer, schema.LOST_KEY, 0), number_in(footer, schema.FILE_AGE_KEY, FILE_AGE_S)
+    if not has_columns or lost is None or age_s is None:
         return SkippedFile(path, FOREIGN, size)
+    table = path.partition("/")[0]
     first_row = min(least(footer, "row"), default=None) if table == schema.EVENTS else None
-    return LogFile(path, table, size, footer.num_rows, int(lost), int(age) if age else None, first_row)
+    return LogFile(path, table, size, footer.num_rows, lost, age_s, first_row)
 
 
 def has_hour(path: str) -> bool:

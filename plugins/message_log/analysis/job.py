@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import msgspec
 import pyarrow as pa
@@ -82,7 +82,7 @@ class Job:
 
         Raises JobRefused or one of FAILURES, and publishes nothing then.
         """
-        with self._lock():
+        with locked(self.state if self._stream else None):
             return self._run(engine)
 
     def _run(self, engine: Engine) -> Values:
@@ -126,7 +126,7 @@ class Job:
 
     def follow(self, engine: Engine, every_s: float) -> None:
         """Report again and again, also after a run that failed. Raises JobRefused if another stream has the output."""
-        with self._lock():
+        with locked(self.state):
             while True:
                 try:
                     report = self.unchanged() or self._run(engine)
@@ -147,8 +147,8 @@ class Job:
                     raise
         absent = absent_names(ledger)
         if absent or (not ledger.boots and not self._selection.is_whole):
-            text = f"the selection names nothing in the log{': no ' if absent else ''}{', no '.join(absent)}"
-            raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
+            text = "".join(f", no {name}" for name in absent).replace(",", ":", 1)
+            raise JobRefused(f"{self.folder.name}: the selection names nothing in the log{text}", NO_INPUT)
         if not ledger.input.of(schema.EVENTS) and not ledger.input.of(schema.QUEUE_STATS):
             text = f"no export of a broker ({count(len(ledger.input.skipped), 'skipped file')})"
             raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)
@@ -184,14 +184,12 @@ class Job:
         if self._stream:
             self.state.write_bytes(MARK, self.folder.place.encode())
 
-    def _lock(self) -> AbstractContextManager[None]:
-        """Hold the lock of the state, which is that of the stream. Raises JobRefused if another run holds it."""
-        return locked(self.state) if self._stream else locked(None)
-
 
 def absent_names(ledger: Ledger) -> list[str]:
     """Return the selected nodes, virtual hosts and queues of which the log has neither an event nor a snapshot."""
     selection = ledger.folder.selection
+    if selection.is_whole:
+        return []
     rows = [*ledger.facts["kinds"].to_pylist(), *ledger.snapshots["lengths"].to_pylist()]
     there = {what: {row[what] for row in rows} for what in ("vhost", "queue")}
     there["node"] = {boot.node for boot in ledger.boots}

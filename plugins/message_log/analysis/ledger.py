@@ -38,7 +38,7 @@ from .reduction import Boot as BootName
 from .reduction import CheckedRange, Events, Ranges, of_journeys, reduce_rows, row_ranges, settle
 from .reduction import crossings as crossings_of
 from .selection import ALL, COLUMNS, Selection
-from .traffic import end_to_end, latency, throughput
+from .traffic import END_TO_END, STAGE, quantiles, throughput
 from .verdict import Imbalance, Verdict, imbalances, unrouted, verdict
 
 OPEN = ("journeys", "messages", "arrivals", "crossings")  # facts with a row for each message
@@ -77,7 +77,7 @@ class Ledger:
     throughput, latency, end_to_end  rows of these reports
     snapshots   the merged facts of `snapshots`
     lags        histograms of the lags of links
-    lost        messages of queues that have lost some at a restart (`lost_messages`)
+    lost        messages of queues that may have lost some at a restart (`lost_messages`)
     """
 
     folder: SelectedFolder
@@ -188,7 +188,7 @@ def make_ledger(
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     rates = [row for part in parts for row in part.throughput]
     of_stages, of_paths = ([row for rows in of_kind for row in rows] for of_kind in zip(*times, strict=True))
-    lossy = {(each.node, each.boot_id, each.vhost, each.queue) for each in kept if each.lost}
+    lossy = {(each.node, each.boot_id, each.vhost, each.queue) for each in kept if each.at_risk}
     gone = lost_messages(engine, place, numbers, lossy)
     results = (of_snapshots, boots, of_queues, kept, of_links, lags, found, judged, gone)
     return Ledger(log, files, place, stored, numbers, facts, rates, of_stages, of_paths, *results)
@@ -556,7 +556,7 @@ def times_of(slices: Slices, number: int) -> tuple[list[Values], list[Values]]:
     paths = [part_path(each, "ages") for each in range(slices.whole)]
     found += [load_apart(slices.place, path, HISTOGRAMS, number) for path in paths]
     merged = merge(found, {name: FACTS[name] for name in HISTOGRAMS})
-    return latency(merged["latencies"]), end_to_end(merged["ages"])
+    return quantiles(merged["latencies"], STAGE), quantiles(merged["ages"], END_TO_END)
 
 
 def impossible_of(
@@ -573,7 +573,7 @@ def impossible_of(
 
 
 def lost_messages(engine: Engine, place: Folder, numbers: Sequence[int], queues: set[QueueName]) -> list[Values]:
-    """Return the confirmed persistent messages of queues that have lost some of them, the oldest LISTED ones."""
+    """Return the confirmed persistent messages of queues that may have lost some of them, the oldest LISTED ones."""
     found = engine.map(partial(kept_in, place, queues), numbers) if queues else []
     return sorted((row for rows in found for row in rows), key=lambda row: (row["msg_seq"], str(row)))[:LISTED]
 

@@ -27,14 +27,15 @@ from .queues import VANISHED
 from .selection import SPAN
 from .snapshots import Window, merge_trends, trends_in
 from .timeline import Frame, Lengths, Steps, by_step, lengths_by_step, merge_lengths, timeline
-from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED
-from .verdict import BALANCED, MISSING, NOT_ARRIVED, NOT_KEPT
+from .traffic import END_TO_END, EXCHANGE, QUEUE, SCOPED, STAGE
+from .verdict import AT_RISK, BALANCED, MISSING, NOT_ARRIVED, NOT_KEPT
 
 SCHEMA = 1  # of report.json
 LISTED = 200  # rows of one list
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
 SKIPPED = 100  # skipped files that are listed
 LOST = ("problem", "node", "boot_id", "vhost", "queue", "link", "msg_seq", "identity", "at")  # of an imbalance
+RISK = ("lost", "at_risk", "confirmed_before")  # of the queue of a message at a restart
 MESSAGE = ("node", "boot_id", "msg_seq")
 NAMES = ("message_id", "exchange", "routing_key")  # of a message
 ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for descending order
@@ -42,7 +43,7 @@ ORDERS: dict[str, tuple[str, ...]] = {  # of the rows of each list; `-` for desc
     "durability": ("-lost", "-missing", *QUEUE, "boot_id"),
     "lost": (*QUEUE, "link", "boot_id", "msg_seq", "identity"),
     "throughput": ("-messages", *SCOPED, "grain"),
-    "latency": ("-p99_us", *QUEUE, "stage"),
+    "latency": ("-p99_us", *STAGE),
     "end_to_end": ("-p99_us", *END_TO_END),
     "slowest": ("-age_us", *QUEUE, "boot_id", "msg_seq"),
     "backlog": ("-peak", *QUEUE),
@@ -131,15 +132,16 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
 def lost_messages(ledger: Ledger) -> tuple[list[Values], int]:
     """Return messages that are lost in a queue, by a link or at a restart, as far as they are listed, and their number.
 
-    At a restart, `lost` of the `among` messages of the queue are.
+    At a restart, `lost` of the `confirmed_before` messages of the queue are, and up to `at_risk` may be.
     """
     rows = [asdict(each) for each in ledger.imbalances if each.problem in (VANISHED, NOT_ARRIVED)]
-    found = [{name: row[name] for name in LOST} | {"lost": None, "among": None} for row in rows]
-    counts = {(each.node, each.boot_id, each.vhost, each.queue): each for each in ledger.durability if each.lost}
+    found = [{name: row[name] for name in LOST} | dict.fromkeys(RISK) for row in rows]
+    counts = {(each.node, each.boot_id, each.vhost, each.queue): each for each in ledger.durability if each.at_risk}
     number = sum(row["records"] for row in rows) + sum(each.confirmed_before for each in counts.values())
     for row in ledger.lost:
         each = counts[row["node"], row["boot_id"], row["vhost"], row["queue"]]
-        about = {"problem": NOT_KEPT, "at": row["last"], "lost": each.lost, "among": each.confirmed_before}
+        about = {"problem": NOT_KEPT if each.lost else AT_RISK, "at": row["last"]}
+        about |= {name: getattr(each, name) for name in RISK}
         found.append(dict.fromkeys(LOST) | {name: row[name] for name in (*QUEUE, "boot_id", "msg_seq")} | about)
     for row in found:
         in_boot = f"{row['boot_id']}/{row['msg_seq']}" if row["msg_seq"] is not None else None

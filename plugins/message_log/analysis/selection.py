@@ -9,8 +9,10 @@ The check of conservation stays valid for the part:
   queues each was routed to.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -51,13 +53,8 @@ class Selection:
 
     def describe(self) -> dict[str, Any]:
         """Return it for report.json."""
-        return {
-            "since": self.since.isoformat() if self.since is not None else None,
-            "until": self.until.isoformat() if self.until is not None else None,
-            "nodes": list(self.nodes),
-            "vhosts": list(self.vhosts),
-            "queues": list(self.queues),
-        }
+        times = {name: at and at.isoformat() for name, at in (("since", self.since), ("until", self.until))}
+        return {**times, "nodes": [*self.nodes], "vhosts": [*self.vhosts], "queues": [*self.queues]}
 
     def has_file(self, path: str) -> bool:
         """Return whether a file may have rows that are asked for, by its path."""
@@ -118,16 +115,10 @@ class Selection:
         table = Table(schema.QUEUE_STATS, rows)
         closing, chosen = ~table.has("queue"), self._names(table)
         keys = list(zip(*(table[name].to_pylist() for name in ("node", "boot_id", "snapshot")), strict=True))
-        counts: dict[Any, list[int]] = {}
-        for key, is_closing, is_chosen in zip(keys, closing, chosen, strict=True):
-            if not is_closing:
-                count = counts.setdefault(key, [0, 0])
-                count[0] += 1
-                count[1] += bool(is_chosen)
-        whole = table.number("queues", -1)
+        every, some = Counter(compress(keys, ~closing)), Counter(compress(keys, ~closing & chosen))
         queues = [
-            (counts.get(key, [0, 0])[1] if counts.get(key, [0, 0])[0] == number else -1) if is_closing else None
-            for key, is_closing, number in zip(keys, closing, whole, strict=True)
+            (some[key] if every[key] == number else -1) if is_closing else None
+            for key, is_closing, number in zip(keys, closing, table.number("queues", -1), strict=True)
         ]
         column = pa.array(queues, pa.int32())
         place = rows.schema.get_field_index("queues")

@@ -161,12 +161,13 @@ def are_chosen(moments: pa.Table, chosen: Collection[Queue]) -> Numbers:
 
 def lengths_by_step(snapshots: pa.Table, steps: Steps, chosen: Collection[Queue]) -> Lengths:
     """Return the lengths of each chosen queue in each step."""
-    wanted = pa.array(sorted({name for _, _, name in chosen if name is not None}), pa.string())
+    names = set(chosen)
+    wanted = pa.array(sorted({name for _, _, name in names if name is not None}), pa.string())
     rows = snapshots.filter(pc.is_in(snapshots["queue"].cast(pa.string()), wanted)).to_pylist()
     return merge_lengths(
         {(queue_of(row), steps.at(row["ts_us"])): (row["ready"] + row["unacked"], row["ready"])}
         for row in rows
-        if queue_of(row) in chosen
+        if queue_of(row) in names
     )
 
 

@@ -18,7 +18,8 @@ from .facts import Values, keyed, quantile_table
 from .reduction import UNROUTABLE, WEIGHT, consumer_of
 
 QUEUE = ("node", "vhost", "queue")
-END_TO_END = ("origin_node", "origin", "node", "vhost", "queue")
+STAGE = (*QUEUE, "stage")  # of a message within a queue, or since the publish
+END_TO_END = ("origin_node", "origin", *QUEUE)  # `origin` dead-lettered a message first, or a link took it from there
 EXCHANGE = ("node", "vhost", "exchange")
 SCOPED = ("scope", "node", "vhost", "name", "flow")  # the keys of throughput
 GRAINS_S = {"1s": 1, "1m": 60, "1h": 3600}
@@ -120,18 +121,9 @@ def time_of(second: int) -> datetime:
     return datetime.fromtimestamp(int(second), UTC)
 
 
-def latency(latencies: pa.Table) -> list[Values]:
-    """Return quantiles of the times since the publish, and of the stages within queues."""
-    rows: list[Values] = quantile_table(latencies, [*QUEUE, "stage"], THOUSANDTHS).to_pylist()
-    return rows
-
-
-def end_to_end(ages: pa.Table) -> list[Values]:
-    """Return quantiles of the times from the first publish to a consumer, over dead letters and links.
-
-    `origin` is the queue that dead-lettered a message first, or from which a link took it.
-    """
-    rows: list[Values] = quantile_table(ages, list(END_TO_END), THOUSANDTHS).to_pylist()
+def quantiles(histograms: pa.Table, keys: Iterable[str]) -> list[Values]:
+    """Return quantiles of the times of each combination of keys, such as STAGE or END_TO_END."""
+    rows: list[Values] = quantile_table(histograms, [*keys], THOUSANDTHS).to_pylist()
     return rows
 
 

@@ -270,8 +270,8 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         "no record is checked yet: no file with a snapshot after them is finished": lambda boot: boot.node in unchecked,
         "there is no snapshot to compare with": lambda boot: boot.to_snapshot is None and not boot.sampled,
     }
-    of_reasons = {reason: [" ".join(boot.name) for boot in boots if of(boot)] for reason, of in reasons.items()}
-    applying = [f"{reason} ({first_names(some)})" for reason, some in of_reasons.items() if some]
+    names = {reason: [" ".join(boot.name) for boot in filter(applies, boots)] for reason, applies in reasons.items()}
+    applying = [f"{reason} ({first_names(some)})" for reason, some in names.items() if some]
     return applying if boots else ["there is no log"]
 
 

@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -25,13 +26,14 @@ from ..export.boot_files import describe_file
 from ..export.manifest import Manifest, RemovedFile, ReplacedFiles
 from ..export.parquet_file import Part, temporary_path
 from ..file_format import compacted, schema
-from ..file_format.arrow_schema import fits, is_known
+from ..file_format.arrow_schema import fits, is_known, number_in
 
 GRACE = timedelta(hours=1)  # after the end of an hour, in which a writer may still finish files of it
 FILE_BYTES = 128 << 20  # the maximum in a merged file
 FILE_ROWS = 2_000_000  # the maximum in a merged file, because all are in memory together
 GROUP_ROWS = 1 << 18  # of a row group, which is sorted by queue; groups follow each other in the order of rows
 LOCK = ".compact.lock"
+NUMBERS = ((schema.LOST_KEY, 0), (schema.FILE_AGE_KEY, MessageLogExport().file_age_s))  # of a footer, with defaults
 
 _BY_ROW = [("row", "ascending")]
 _ORDER = {schema.EVENTS: _BY_ROW, schema.METRICS: [("mono_ns", "ascending")], schema.QUEUE_STATS: _BY_ROW}
@@ -41,14 +43,14 @@ class Busy(Exception):
     """An error of one line: another compaction of this export is running."""
 
 
-class SmallFile(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class SmallFile:
     """A file that may be merged with others of the same boot."""
 
     path: Path
     name: schema.PartName
     size: int  # bytes
-    rows: int
-    metadata: Mapping[bytes, bytes]
+    footer: pq.FileMetaData
 
 
 class Result(NamedTuple):
@@ -86,14 +88,11 @@ def compact(folder: Path, now: datetime) -> Result:
             if hour is None or hour > now - GRACE - timedelta(hours=1):
                 continue
             for files in groups(small_files(folder, table, place, refused)):
-                whole = joined(table, files)
-                if whole is None:
-                    refused += [file.path for file in files]
-                    continue
-                merge(folder, table, files, whole)
-                rows += len(whole)
-                before += len(files)
-                after += 1
+                read = read_all(files, refused)
+                whole = joined(table, read, refused)
+                if whole is not None:
+                    merge(folder, table, list(read), whole)
+                    rows, before, after = rows + len(whole), before + len(read), after + 1
     return Result(before, after, rows, tuple(path.relative_to(folder).as_posix() for path in refused))
 
 
@@ -118,7 +117,7 @@ def small_files(folder: Path, table: str, place: Path, refused: list[Path]) -> l
         if name is None or footer is None:
             refused.append(path)
         elif status.st_size <= FILE_BYTES // 2:
-            files.append(SmallFile(path, name, status.st_size, footer.num_rows, dict(footer.metadata)))
+            files.append(SmallFile(path, name, status.st_size, footer))
     return files
 
 
@@ -129,8 +128,8 @@ def footer_of(table: str, path: Path) -> pq.FileMetaData | None:
         sound = is_known(footer) and fits(table, footer) and has_dictionaries(table, footer)
     except (pa.ArrowException, OSError):
         return None
-    numbers = [(footer.metadata or {}).get(key.encode(), b"0") for key in (schema.LOST_KEY, schema.FILE_AGE_KEY)]
-    return footer if sound and footer.num_rows and all(number.isdigit() for number in numbers) else None
+    sound &= footer.num_rows > 0 and all(number_in(footer, *number) is not None for number in NUMBERS)
+    return footer if sound else None
 
 
 def has_dictionaries(table: str, footer: pq.FileMetaData) -> bool:
@@ -148,7 +147,7 @@ def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
         for file in of_boot:
             if group and (
                 sum(each.size for each in group) + file.size > FILE_BYTES
-                or sum(each.rows for each in group) + file.rows > FILE_ROWS
+                or sum(each.footer.num_rows for each in group) + file.footer.num_rows > FILE_ROWS
             ):
                 if len(group) > 1:
                     yield group
@@ -158,20 +157,31 @@ def groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
             yield group
 
 
-def joined(table: str, files: list[SmallFile]) -> pa.Table | None:
-    """Return the rows of files in their order, or None if one of them is damaged."""
+def read_all(files: Iterable[SmallFile], refused: list[Path]) -> dict[SmallFile, pa.Table]:
+    """Return the rows of files; those that are damaged are added to `refused`."""
+    read = {}
+    for file in files:
+        try:
+            read[file] = pq.ParquetFile(file.path).read()
+        except (pa.ArrowException, OSError):
+            refused.append(file.path)
+    return read
+
+
+def joined(table: str, read: Mapping[SmallFile, pa.Table], refused: list[Path]) -> pa.Table | None:
+    """Return the rows of two files or more in their order, or None if there are fewer, or their columns differ."""
     try:
-        read = [pq.ParquetFile(file.path).read() for file in files]
-        return pa.concat_tables(read, promote_options="default").unify_dictionaries().sort_by(_ORDER[table])
-    except (pa.ArrowException, OSError):
+        whole = pa.concat_tables(read.values(), promote_options="default").unify_dictionaries()
+        return whole.sort_by(_ORDER[table]) if len(read) > 1 else None
+    except pa.ArrowException:
+        refused += [file.path for file in read]
         return None
 
 
 def merge(folder: Path, table: str, files: list[SmallFile], whole: pa.Table) -> None:
     """Replace files by one with all their rows. Raises OSError."""
-    lost = max(int(file.metadata.get(schema.LOST_KEY.encode(), b"0")) for file in files)
-    age_s = int(files[-1].metadata.get(schema.FILE_AGE_KEY.encode(), str(MessageLogExport().file_age_s)))
-    kept = {key: value for key, value in files[-1].metadata.items() if key != b"ARROW:schema"}
+    lost, age_s = (max(number_in(file.footer, *number) or 0 for file in files) for number in NUMBERS)
+    kept = {key: value for key, value in files[-1].footer.metadata.items() if key != b"ARROW:schema"}
     target = whole.schema.with_metadata(kept)
     first_us = pc.min(whole["ts_us"]).cast(pa.int64()).as_py()
     name = str(files[0].name._replace(last=files[-1].name.last))

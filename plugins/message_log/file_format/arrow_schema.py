@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from . import schema
 
 ROWS_MOST = 1 << 28  # of a file; more than a writer finishes in an hour
+DIGITS = 15  # of a number in the metadata of a file, at most
 ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "int64": pa.int64(),
@@ -27,6 +28,12 @@ ARROW: dict[str, pa.DataType] = {
 def is_known(metadata: pq.FileMetaData) -> bool:
     """Return whether the footer is that of a file of the export, of the version of the schema that can be read."""
     return (metadata.metadata or {}).get(schema.SCHEMA_KEY.encode()) == b"%d" % schema.SCHEMA
+
+
+def number_in(footer: pq.FileMetaData, key: str, default: int) -> int | None:
+    """Return a number of the key-value metadata of a file, or None for text that no writer writes."""
+    text = (footer.metadata or {}).get(key.encode(), b"%d" % default)
+    return int(text) if text.isdigit() and len(text) <= DIGITS else None
 
 
 def arrow_schema(table: str, without: Collection[str] = ()) -> pa.Schema:

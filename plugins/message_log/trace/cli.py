@@ -7,6 +7,8 @@ from importlib.util import find_spec
 
 from warren.broker.plugin import Command, command_failed
 
+from ..file_format.printable import count
+
 failed = partial(command_failed, "trace")
 NOT_FOUND, NO_INPUT, UNAVAILABLE, FAILED = 1, 66, 69, 70  # the other statuses are those of sysexits.h
 
@@ -42,6 +44,6 @@ class Trace(Command):
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
             return failed(f"a file has values that no broker writes: {error}", FAILED)
         if not result.rows:
-            return failed(f"no message {options.id} in {result.files} files of {log.name}", NOT_FOUND)
+            return failed(f"no message {options.id} in {count(result.files, 'file')} of {log.name}", NOT_FOUND)
         print(json.dumps(traced, indent=1) if options.json else report.text(traced))
         return 0

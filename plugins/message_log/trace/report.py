@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..file_format import schema
-from ..file_format.printable import printable
+from ..file_format.printable import IS, count, printable
 from .search import Row, Trace, order
 
 Values = dict[str, Any]
@@ -101,8 +101,7 @@ def _lines(traced: Values) -> Iterator[str]:
         yield f"There are more messages with this name; {len(traced['messages'])} are shown."
     if traced["skipped_files"]:
         yield ""
-        count = len(traced["skipped_files"])
-        yield f"{count} file{' is' if count == 1 else 's are'} not of the export, or damaged, and not read."
+        yield f"{count(len(traced['skipped_files']), 'file', IS)} not of the export, or damaged, and not read."
 
 
 def _message_lines(message: Values) -> Iterator[str]:
@@ -127,9 +126,7 @@ def _sentence(event: Values, message: Values) -> str:
         exchange = _quoted(message["exchange"] or "(default)")
         origin = "published" if name == schema.PUBLISH else f"brought by the link from {_quoted(event.get('link'))}"
         routed = event.get("routed", 0)
-        routes = (
-            f"routed to {routed} queue{'' if routed == 1 else 's'}" if not reason else f"entered no queue ({reason})"
-        )
+        routes = f"routed to {count(routed, 'queue')}" if not reason else f"entered no queue ({reason})"
         return f"{origin}{who}{where} to exchange {exchange} with key {_quoted(message['routing_key'] or '')}: {routes}"
     if name == schema.DELIVER:
         again = ", redelivered" if event.get("redelivered") else ""

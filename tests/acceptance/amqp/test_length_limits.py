@@ -65,14 +65,19 @@ def test_what_comes_back_is_dropped_first(ch: Channel, name: Name, dlx: str, dea
     assert ch.drain(queue) == BODIES[:length]
 
 
-def test_what_comes_back_stays_while_there_is_room(ch: Channel, name: Name) -> None:
-    declare_limited(ch, queue := name("queue"), 3)
-    ch.fill(queue, b"0", b"1", b"2")
-    out = [ch.get(queue, no_ack=False) for _ in range(3)]
-    ch.fill(queue, b"3")
+@pytest.mark.parametrize(
+    ("overflow", "length", "more", "kept"), [(None, 3, 1, [1, 2, 3]), ("reject-publish", 2, 2, [0, 1, 2, 3])]
+)
+def test_what_comes_back_stays_while_there_is_room_or_if_the_queue_refuses(
+    ch: Channel, name: Name, overflow: str | None, length: int, more: int, kept: list[int]
+) -> None:
+    declare_limited(ch, queue := name("queue"), length, overflow=overflow)
+    ch.fill(queue, *[b"%d" % number for number in range(length)])
+    out = [ch.get(queue, no_ack=False) for _ in range(length)]
+    ch.fill(queue, *[b"%d" % (length + number) for number in range(more)])
     ch.nack(out[-1].tag, multiple=True)
     ch.sync()
-    assert ch.drain(queue) == [b"1", b"2", b"3"]
+    assert [int(body) for body in ch.drain(queue)] == kept
 
 
 def test_a_queue_of_length_zero_hands_over(client: Client, ch: Channel, name: Name, dlx: str, dead: Channel) -> None:
@@ -241,16 +246,6 @@ def test_a_commit_refused_in_part_fails(client: Client, ch: Channel, name: Name,
         other.publish("", queue, body)
     assert other.refused(406, Tx.Commit).reply_text == "PRECONDITION_FAILED - partial tx completion"
     assert ch.drain(queue) == BODIES[:1]
-
-
-def test_what_comes_back_to_a_queue_that_refuses_is_kept(ch: Channel, name: Name) -> None:
-    declare_limited(ch, queue := name("queue"), 2, overflow="reject-publish")
-    ch.fill(queue, b"0", b"1")
-    out = [ch.get(queue, no_ack=False) for _ in range(2)]
-    ch.fill(queue, b"2", b"3")
-    ch.nack(out[-1].tag, multiple=True)
-    ch.sync()
-    assert ch.drain(queue) == [b"0", b"1", b"2", b"3"]
 
 
 # Policies

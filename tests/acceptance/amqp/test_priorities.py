@@ -46,18 +46,21 @@ def test_the_more_urgent_come_first_and_equals_in_turn(ch: Channel, name: Name, 
     assert all(first < second for first, second in zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def test_a_priority_above_the_highest_is_the_highest(ch: Channel, ranked: str) -> None:
-    publish(ch, ranked, 5, 200, 6, 5)
-    messages = [ch.get(ranked) for _ in range(4)]
-    assert [message.body for message in messages if message] == [b"5.0", b"200.1", b"6.2", b"5.3"]
-    assert [message.properties.priority for message in messages if message] == [5, 200, 6, 5]  # as they came
-
-
-def test_no_priority_is_the_lowest(ch: Channel, ranked: str) -> None:
-    publish(ch, ranked, None, 0, 1, None)
-    messages = [ch.get(ranked) for _ in range(4)]
-    assert [message.body for message in messages if message] == [b"1.2", b"None.0", b"0.1", b"None.3"]
-    assert [message.properties.priority for message in messages if message] == [1, None, 0, None]
+@pytest.mark.parametrize(
+    ("priorities", "order"),
+    [
+        ((5, 200, 6, 5), [b"5.0", b"200.1", b"6.2", b"5.3"]),
+        ((None, 0, 1, None), [b"1.2", b"None.0", b"0.1", b"None.3"]),
+    ],
+)
+def test_a_priority_above_the_highest_is_the_highest_and_none_the_lowest(
+    ch: Channel, ranked: str, priorities: tuple[int | None, ...], order: list[bytes]
+) -> None:
+    publish(ch, ranked, *priorities)
+    messages = [message for message in (ch.get(ranked) for _ in range(4)) if message]
+    assert [message.body for message in messages] == order
+    as_published = [body.split(b".")[0].decode() for body in order]
+    assert [str(message.properties.priority) for message in messages] == as_published
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 0}])

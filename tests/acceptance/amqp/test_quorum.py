@@ -184,30 +184,22 @@ def test_it_counts_how_often_a_message_came_back(ch: Channel, quorum: str) -> No
 
 
 @pytest.mark.differs("before 4.3 each way back counted")
-def test_a_nack_is_no_failure(ch: Channel, name: Name) -> None:
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_nack_is_no_failure(ch: Channel, name: Name, transaction: bool) -> None:
     declare(ch, queue := name("queue"), delivery_limit=1)
     ch.fill(queue, b"body")
+    end = ch.sync
+    if transaction:
+        ch.transact()
+        end = ch.commit
     ch.qos(1)
     ch.consume(queue)
-    for _ in range(5):
-        ch.nack(ch.delivery().tag)
-    ch.reject(ch.delivery().tag)
-    ch.reject(ch.delivery().tag)
+    for send_back in [ch.nack] * 5 + [ch.reject] * 2:
+        delivery = ch.delivery()
+        send_back(delivery.tag)
+        end()
+    assert delivery.headers["x-delivery-count"] == 1
     ch.nothing(queue)
-
-
-@pytest.mark.differs("before 4.3 each way back counted")
-def test_nor_is_one_in_a_transaction(ch: Channel, name: Name) -> None:
-    declare(ch, queue := name("queue"), delivery_limit=1)
-    ch.fill(queue, b"body")
-    ch.transact()
-    ch.consume(queue)
-    for _ in range(3):
-        ch.nack(ch.delivery().tag)
-        ch.commit()
-    ch.reject(ch.delivery().tag)
-    ch.commit()
-    assert ch.delivery().headers["x-delivery-count"] == 1
 
 
 @pytest.mark.parametrize("type_", ["quorum", "classic"])

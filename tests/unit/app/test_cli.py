@@ -150,16 +150,19 @@ def fails(_: object) -> int:
     raise BrokenPipeError
 
 
-def test_an_unreadable_configuration_ends_warren_with_one_line(tmp_path: Path) -> None:
-    done = warren("serve", "--config", str(tmp_path / "none.toml"))
-    assert (done.returncode, done.stdout) == (78, "")
-    assert only_line(done.stderr) == f"warren: {tmp_path}/none.toml: there is no such file or folder: check the path"
-
-
-def test_an_address_that_is_none_ends_warren_with_one_line() -> None:
-    done = warren("serve", "--amqp", "localhost")
-    assert (done.returncode, done.stdout) == (64, "")
-    assert only_line(done.stderr) == "warren: command line: --amqp: 'localhost' is not HOST:PORT"
+@pytest.mark.parametrize(
+    ("option", "value", "status", "says"),
+    [
+        ("--config", "/none.toml", 78, "/none.toml: there is no such file or folder: check the path"),
+        ("--amqp", "localhost", 64, "command line: --amqp: 'localhost' is not HOST:PORT"),
+    ],
+)
+def test_a_configuration_that_is_none_ends_warren_with_one_line(
+    option: str, value: str, status: int, says: str
+) -> None:
+    done = warren("serve", option, value)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert only_line(done.stderr) == f"warren: {says}"
 
 
 def test_the_configuration_is_printed_and_nothing_started(tmp_path: Path) -> None:

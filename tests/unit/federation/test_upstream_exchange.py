@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from pamqp.commands import Tx
 
+from tests.support import queues
 from tests.support.clock import FakeClock
 from tests.support.in_process import InProcessPeer
-from tests.support.queues import routed
+from tests.support.queues import routed, taken
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.broker.core.messages.message import Message, RoutingAddress, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
@@ -67,23 +68,11 @@ def downstream(vhost: VHost, name: str, *keys: str, **changed: object) -> Queue:
 
 
 def publish(vhost: VHost, key: str = "k", body: bytes = b"body", **properties: Any) -> int:
-    """Publish a message. Returns the number of its destinations."""
-    message = framed(RoutingAddress("x", key), Properties(**properties), body)
-    queues = routed(vhost, vhost.exchanges["x"], (key,), message).targets
-    if queues:
-        vhost.enqueue([message], len(body), message.persistent, queues)
-    return len(queues)
+    return queues.publish(vhost, "x", key, body, **properties)
 
 
 def came_from(*entries: tuple[str, str]) -> Table:
     return Table.of({"x-received-from": [{"cluster-name": name, "vhost": vhost} for name, vhost in entries]})
-
-
-def messages(queue: Queue) -> list[Message]:
-    found = []
-    while (got := queue.get(True)) is not None:
-        found.append(got[1])
-    return found
 
 
 @pytest.mark.parametrize(
@@ -124,14 +113,14 @@ def test_it_is_a_fanout_for_what_may_go_there(vhost: VHost) -> None:
     publish(vhost, headers=came_from(("b", "/"), ("a", "/")))  # two hops
     publish(vhost, headers=came_from(("down", "/")))  # has been there
     publish(vhost, headers=came_from(("down", "other")))
-    assert [len(message.headers) for message in messages(queue)] == [0, 1, 1]
+    assert [len(message.headers) for message in taken(queue)] == [0, 1, 1]
 
 
 def test_peers_that_do_not_say_who_they_are_get_all_that_has_hops_left(vhost: VHost) -> None:
     queue = downstream(vhost, "q", x_downstream_vhost=None)
     publish(vhost, headers=came_from(("down", "/")))
     publish(vhost, headers=came_from(("b", "/"), ("a", "/")))
-    assert len(messages(queue)) == 1
+    assert len(taken(queue)) == 1
 
 
 def test_two_internal_exchanges_of_one_queue_deliver_one_copy(vhost: VHost) -> None:
@@ -140,7 +129,7 @@ def test_two_internal_exchanges_of_one_queue_deliver_one_copy(vhost: VHost) -> N
     vhost.bind("q A", queue, "", Table.EMPTY)
     vhost.bind("x", vhost.exchanges["q A"], "k", Table.EMPTY)
     publish(vhost)
-    assert len(messages(queue)) == 1
+    assert len(taken(queue)) == 1
 
 
 def test_an_exchange_that_lost_its_queue_routes_nowhere(vhost: VHost) -> None:
@@ -155,7 +144,7 @@ def test_an_exchange_that_lost_its_queue_routes_nowhere(vhost: VHost) -> None:
 
 
 def identities(queue: Queue) -> list[bytes]:
-    return [identity_from_header(message.property_bytes, crc32(message.body)) for message in messages(queue)]
+    return [identity_from_header(message.property_bytes, crc32(message.body)) for message in taken(queue)]
 
 
 def test_all_downstreams_of_a_publish_get_it_with_one_identity(vhost: VHost) -> None:
@@ -175,7 +164,7 @@ def test_messages_are_not_kept_alive_by_their_identity(node: Node, vhost: VHost)
     assert isinstance(clock, FakeClock)
     for _ in range(2):
         publish(vhost, body=b"once")
-        assert len(messages(queue)) == 1
+        assert len(taken(queue)) == 1
         assert upstream_exchange._identities._messages
         clock.advance(1)
         assert not upstream_exchange._identities._messages
@@ -184,7 +173,7 @@ def test_messages_are_not_kept_alive_by_their_identity(node: Node, vhost: VHost)
 def test_without_being_asked_it_changes_nothing(vhost: VHost) -> None:
     asked, unasked = downstream(vhost, "q1", x_deduplicate=True), downstream(vhost, "q2")
     publish(vhost, message_id="m", headers=Table.of({"a": ("s", 1)}))
-    (one,), (other,) = messages(asked), messages(unasked)
+    (one,), (other,) = taken(asked), taken(unasked)
     assert other.properties.headers == Table.of({"a": ("s", 1)})
     assert one.properties.message_id == "m" and one.headers.get("a") == ("s", 1)
     assert one.body == other.body == b"body" and one.address.routing_key == "k"
@@ -193,23 +182,23 @@ def test_without_being_asked_it_changes_nothing(vhost: VHost) -> None:
 def test_a_message_keeps_the_identity_that_it_has_and_goes_any_number_of_hops(vhost: VHost) -> None:
     first, second = downstream(vhost, "q1", x_deduplicate=True), downstream(vhost, "q2", x_deduplicate=True)
     publish(vhost)
-    (message,) = messages(first)
+    (message,) = taken(first)
     far = came_from(("d", "/"), ("c", "/"), ("b", "/"), ("a", "/"))
     headers = message.headers.with_items(far.items())
-    messages(second)
+    taken(second)
     publish(vhost, headers=headers)
-    (again,) = messages(second)
+    (again,) = taken(second)
     assert again.headers == headers
     publish(vhost, headers=message.headers.with_items(came_from(("down", "/")).items()))
-    assert len(messages(second)) == 0, "but not where it has been"
+    assert len(taken(second)) == 0, "but not where it has been"
 
 
 def test_something_else_under_its_headers_is_another_message(vhost: VHost) -> None:
     queue = downstream(vhost, "q", x_deduplicate=True)
     publish(vhost)
-    (message,) = messages(queue)
+    (message,) = taken(queue)
     publish(vhost, body=b"an answer", headers=message.headers)
-    (answer,) = messages(queue)
+    (answer,) = taken(queue)
     assert len(answer.headers) == 1 and answer.headers != message.headers
 
 
@@ -220,7 +209,7 @@ def test_a_persistent_message_is_confirmed_when_the_copy_is_stored(vhost: VHost,
     receipt = vhost.enqueue([message], 4, True, queues)
     assert receipt.stored
     assert [stored.body for stored in journal.live.values()] == [b"body"]
-    (found,) = messages(queue)
+    (found,) = taken(queue)
     assert found.persistent and found.properties.expiration == "5000"
 
 

@@ -1,6 +1,6 @@
 """A broker with the plugins of this checkout, and pika connections to it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pika
@@ -8,15 +8,29 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.http import Api
 from tests.support.pika_client import Connect, dial
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that has not been started, for tests that stop it."""
+    """A broker of its own, for tests that stop it."""
     daemon = BrokerProcess(tmp_path)
+    daemon.start()
     yield daemon
     daemon.close()
+
+
+@pytest.fixture(params=["killed", "stopped"])
+def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[..., None]:
+    """Ends that broker in one way or the other, and starts it again, with a clock that is so far ahead."""
+
+    def ended_and_started(clock_ahead_s: float = 0.0) -> None:
+        daemon.kill() if request.param == "killed" else daemon.stop()
+        daemon.clock_ahead_s = clock_ahead_s
+        daemon.start()
+
+    return ended_and_started
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +40,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     daemon.start()
     yield daemon
     daemon.close()
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    """The HTTP API of a broker in this process."""
+    made = Api()
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """x-delayed-message: its inner type without a socket, and its held messages over restarts with one."""
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pika
@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
 from tests.support.listening_server import ListeningServer
-from tests.support.pika_client import dial, taken
+from tests.support.pika_client import channel_at, taken
 from tests.support.queues import limit_dead_letters, ready_messages, routed
 from tests.support.session import connected, new_node
 from warren.broker.amqp.errors import PreconditionFailed
@@ -420,8 +420,7 @@ def standing() -> Iterator[ListeningServer]:
 def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(standing: ListeningServer) -> None:
     clock = standing.node.clock
     assert isinstance(clock, FakeClock)
-    with dial(("127.0.0.1", standing.listen())) as connection:
-        channel = connection.channel()
+    with channel_at(("127.0.0.1", standing.listen())) as channel:
         declared(channel)
         channel.confirm_delivery()
         for body, delay in ((b"slow", 400), (b"quick", 200), (b"now", 0)):
@@ -434,37 +433,27 @@ def test_messages_come_in_the_order_of_their_time_on_time_and_without_x_death(st
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("end", ["kill", "stop"])
-def test_messages_and_their_times_survive_a_restart(daemon: BrokerProcess, end: str) -> None:
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+def test_messages_and_their_times_survive_a_restart(daemon: BrokerProcess, restart: Callable[..., None]) -> None:
+    with channel_at(daemon.address) as channel:
         declared(channel)
         channel.confirm_delivery()
         for number in range(200):
             send(channel, b"%d" % number, 2 * HOUR_MS if number % 2 else HOUR_MS)
         send(channel, b"transient", HOUR_MS, mode=1)
         send(channel, b"soon", 50)
-    daemon.kill() if end == "kill" else daemon.stop()
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    restart()
+    with channel_at(daemon.address) as channel:
         assert consume_until(channel, 1, PATIENCE_S) == [b"soon"]
         assert consume_until(channel, 1, 0.1) == []
-    daemon.kill() if end == "kill" else daemon.stop()
-    daemon.clock_ahead_s = HOUR_MS / 1000
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    restart(clock_ahead_s=HOUR_MS / 1000)
+    with channel_at(daemon.address) as channel:
         assert consume_until(channel, 100, PATIENCE_S) == [b"%d" % number for number in range(0, 200, 2)]
         assert consume_until(channel, 1, 0.1) == []
 
 
 @pytest.mark.sockets
 def test_what_a_deleted_exchange_held_does_not_return(daemon: BrokerProcess) -> None:
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    with channel_at(daemon.address) as channel:
         declared(channel)
         channel.confirm_delivery()
         send(channel, b"dropped", 1_500)  # longer than the deletion takes on a busy machine
@@ -473,5 +462,5 @@ def test_what_a_deleted_exchange_held_does_not_return(daemon: BrokerProcess) -> 
         send(channel, b"kept", 1_600)
     daemon.kill()
     daemon.start()
-    with dial(daemon.address) as connection:
-        assert consume_until(connection.channel(), 2, 2) == [b"kept"]
+    with channel_at(daemon.address) as channel:
+        assert consume_until(channel, 2, 2) == [b"kept"]

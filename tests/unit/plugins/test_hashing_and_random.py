@@ -1,7 +1,7 @@
 """x-consistent-hash, x-random and x-local-random over a socket; their rules are tested without one."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pika
@@ -10,7 +10,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.pika_client import Connect, dial, queue, taken
+from tests.support.pika_client import Connect, channel_at, queue, taken
 
 pytestmark = pytest.mark.sockets
 
@@ -104,11 +104,8 @@ def test_without_a_queue_a_mandatory_message_comes_back(channel, request, type_)
         channel.basic_publish(exchange, "k", b"body", mandatory=True)
 
 
-@pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_a_restart_moves_no_key(daemon: BrokerProcess, end: str):
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+def test_a_restart_moves_no_key(daemon: BrokerProcess, restart: Callable[..., None]):
+    with channel_at(daemon.address) as channel:
         channel.exchange_declare("x", HASH, durable=True)
         names = ["d", "b", "e", "a", "c"]
         for name, weight in zip(names, (3, 1, 2, 1, 1), strict=True):
@@ -119,10 +116,8 @@ def test_a_restart_moves_no_key(daemon: BrokerProcess, end: str):
         channel.queue_unbind("c", "x", "1")
         channel.queue_delete("e")
         before = placed(channel, "x", ["a", "b", "c", "d"])
-    daemon.kill() if end == "killed" else daemon.stop()
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    restart()
+    with channel_at(daemon.address) as channel:
         assert placed(channel, "x", ["a", "b", "c", "d"]) == before
         channel.queue_unbind("c", "x", "4")
         assert placed(channel, "x", ["a", "b", "c", "d"]) == before

@@ -6,7 +6,7 @@ A docstring is a sentence of the guide. The choice of a queue is tested without 
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.pika_client import Connect, dial, queue, taken
+from tests.support.pika_client import Connect, channel_at, queue, taken
 from warren.broker.plugin import stable_hash
 
 pytestmark = pytest.mark.sockets
@@ -55,23 +55,19 @@ def test_hash_mod_n_picks_the_queue(channel, exchange):
     assert placed(channel, exchange, queues) == {key: queues[stable_hash(key.encode()) % 5] for key in KEYS}
 
 
-@pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_routing_survives_restarts(daemon: BrokerProcess, end: str):
+def test_routing_survives_restarts(daemon: BrokerProcess, restart: Callable[..., None]):
     """As long as the bindings to the exchange remain the same, messages with the same routing key will always be routed
     to exactly the same destination queue, even across node restarts."""
-    daemon.start()
     names = [f"q{number}" for number in range(40)]
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    with channel_at(daemon.address) as channel:
         channel.exchange_declare("x", "x-modulus-hash", durable=True)
         for name in reversed(names):
             channel.queue_declare(name, durable=True)
             channel.queue_bind(name, "x", "")
         before = placed(channel, "x", names)
-    daemon.kill() if end == "killed" else daemon.stop()
-    daemon.start()
-    with dial(daemon.address) as connection:
-        assert placed(connection.channel(), "x", names) == before
+    restart()
+    with channel_at(daemon.address) as channel:
+        assert placed(channel, "x", names) == before
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.queues import Delivery, Taker
+from tests.support.queues import Delivery, Taker, taken
 from tests.support.session import SlowJournal, new_node
 from tests.support.speed import within, without_collector
 from warren.broker.amqp.errors import PreconditionFailed
@@ -59,13 +59,6 @@ def targets(vhost: VHost, exchange: str, message: Message) -> tuple[RouteTarget,
     search = vhost.search(vhost.exchanges[exchange], (message.address.routing_key,), message, published=True)
     assert search.run()
     return search.targets
-
-
-def taken(queue: Queue) -> list[Message]:
-    messages = []
-    while (got := queue.get(True)) is not None:
-        messages.append(got[1])
-    return messages
 
 
 def notices(queue: Queue) -> list[str]:

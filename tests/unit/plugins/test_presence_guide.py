@@ -1,5 +1,6 @@
 """The sentences of the presence exchange's own description, tested over a socket. A docstring is the sentence."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import count
 
@@ -8,7 +9,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.pika_client import Connect, dial, queue, taken
+from tests.support.pika_client import Connect, channel_at, queue, taken
 from tests.support.polling import until
 
 pytestmark = pytest.mark.sockets
@@ -218,22 +219,17 @@ def test_the_end_of_the_presence_exchange_itself_is_not_told(channel, exchange, 
 # A restart
 
 
-@pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_a_restart_replays_no_notices_and_forgets_no_presence(daemon: BrokerProcess, end: str):
+def test_a_restart_replays_no_notices_and_forgets_no_presence(daemon: BrokerProcess, restart: Callable[..., None]):
     """A presence that a restart restores is no new presence."""
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    with channel_at(daemon.address) as channel:
         channel.exchange_declare("p", "x-presence", durable=True)
         for name in ("listener", "present", "late"):
             channel.queue_declare(name, durable=True)
         channel.queue_bind("listener", "p", "")
         channel.queue_bind("present", "p", "k")
         assert notices(channel, "listener") == [("bind", "present", "k")]
-    daemon.kill() if end == "killed" else daemon.stop()
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    restart()
+    with channel_at(daemon.address) as channel:
         channel.queue_bind("present", "p", "k")  # is there already
         assert notices(channel, "listener") == []
         channel.queue_bind("late", "p", "")

@@ -6,16 +6,17 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.support import pika_client, queues
 from tests.support.broker_process import BrokerProcess
 from tests.support.clock import FakeClock
-from tests.support.pika_client import dial, taken
-from tests.support.queues import routed
+from tests.support.pika_client import channel_at
+from tests.support.queues import taken
 from tests.support.session import SlowJournal, new_node
 from warren.broker.amqp.errors import PreconditionFailed
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
 from warren.broker.core.exchanges.exchange import Exchange
-from warren.broker.core.messages.message import Message, RoutingAddress, framed
+from warren.broker.core.messages.message import RoutingAddress, framed
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.queue import Queue
 from warren.broker.core.vhost.vhost import VHost
@@ -52,22 +53,11 @@ def queue(vhost: VHost, name: str) -> Queue:
 
 
 def publish(vhost: VHost, body: bytes, key: str = "k", **properties: Any) -> int:
-    """Publish a message. Returns the number of queues that get it."""
-    message = framed(RoutingAddress("x", key), Properties(**properties), body)
-    queues = routed(vhost, vhost.exchanges["x"], (key,), message).targets
-    vhost.enqueue([message], len(body), message.persistent, queues)
-    return len(queues)
-
-
-def messages(queue: Queue) -> list[Message]:
-    found = []
-    while (got := queue.get(True)) is not None:
-        found.append(got[1])
-    return found
+    return queues.publish(vhost, "x", key, body, **properties)
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in messages(queue)]
+    return [message.body for message in taken(queue)]
 
 
 def test_a_new_binding_gets_the_last_twenty_the_oldest_first(vhost: VHost) -> None:
@@ -139,7 +129,7 @@ def test_what_is_given_again_is_the_message_as_it_was_published(vhost: VHost) ->
     publish(vhost, b"body", key="its key", headers=Table.of({"a": 1}), message_id="m")
     late = queue(vhost, "late")
     vhost.bind("x", late, "binding key", Table.EMPTY)
-    (message,) = messages(late)
+    (message,) = taken(late)
     assert (message.address.exchange, message.address.routing_key, message.body) == ("x", "its key", b"body")
     assert message.properties.message_id == "m" and message.headers == Table.of({"a": 1})
 
@@ -247,9 +237,7 @@ def send(channel: BlockingChannel, body: bytes, mode: int, **headers: Any) -> No
 
 @pytest.mark.sockets
 def test_the_history_of_a_durable_exchange_survives_a_killed_broker(daemon: BrokerProcess) -> None:
-    daemon.start()
-    with dial(daemon.address) as connection:
-        channel = connection.channel()
+    with channel_at(daemon.address) as channel:
         channel.exchange_declare("x", TYPE, durable=True, arguments={LENGTH: 3})
         channel.queue_declare("live", durable=True)
         channel.queue_bind("live", "x", "")
@@ -260,13 +248,11 @@ def test_the_history_of_a_durable_exchange_survives_a_killed_broker(daemon: Brok
     for end in (daemon.kill, daemon.stop):
         end()
         daemon.start()
-        with dial(daemon.address) as connection:
-            channel = connection.channel()
+        with channel_at(daemon.address) as channel:
             channel.queue_declare("late", exclusive=True)
             channel.queue_bind("late", "x", "")
-            assert [(body, properties.delivery_mode) for _, properties, body in taken(channel, "late")] == [
-                (b"3", 2), (b"4", 1), (b"5", 2),
-            ]  # fmt: skip
-    with dial(daemon.address) as connection:
-        came = [body for _, _, body in taken(connection.channel(), "live")]
+            late = [(body, properties.delivery_mode) for _, properties, body in pika_client.taken(channel, "late")]
+            assert late == [(b"3", 2), (b"4", 1), (b"5", 2)]
+    with channel_at(daemon.address) as channel:
+        came = [body for _, _, body in pika_client.taken(channel, "live")]
     assert came == [b"1", b"3", b"5", b"other"], "nothing was replayed"

@@ -34,6 +34,12 @@ def session(ch: ClientChannel) -> Connection:
     return pipe_of(ch.client).connection
 
 
+def lose(node: Node, ch: ClientChannel) -> None:
+    """Lose a connection while the node is busy."""
+    busy(node)
+    session(ch).lost("reset")
+
+
 def later(node: Node) -> None:
     fake_clock(node.clock).advance(0)
 
@@ -79,8 +85,7 @@ def test_a_hundred_lost_connections_have_a_hundred_successors_at_once(node: Node
 def test_an_exclusive_queue_of_a_lost_connection_is_not_found(node: Node, kind: Any, fields: dict[str, Any]) -> None:
     owner, other = connected(node).channel(1), connected(node).channel(1)
     owner.declare("mine", exclusive=True)
-    busy(node)
-    session(owner).lost("reset")
+    lose(node, owner)
     other.refused(404, kind, queue="mine", **fields)
 
 
@@ -88,8 +93,7 @@ def test_deleting_or_unbinding_it_is_fine(node: Node) -> None:
     owner, other = connected(node).channel(1), connected(node).channel(1)
     for name in ("one", "two"):
         owner.declare(name, exclusive=True)
-    busy(node)
-    session(owner).lost("reset")
+    lose(node, owner)
     other.delete("one")
     other.unbind("two", "amq.direct", "k")
     assert not node.vhosts["/"].queues
@@ -178,8 +182,7 @@ def test_a_single_active_consumer_gives_way_and_order_is_kept(node: Node) -> Non
     for number in range(3):
         active.publish("", "queue", b"%d" % number)
     assert len(deliveries(active)) == 3
-    busy(node)
-    session(active).lost("reset")
+    lose(node, active)
     late.consume("queue")
     consumers: Any = node.vhosts["/"].queues["queue"].consumers
     assert consumers.active.channel is session(waiting).channels[1], "it has been there longer"
@@ -193,8 +196,7 @@ def test_a_queue_that_goes_with_its_last_consumer_goes_before_it_is_declared_aga
     first, second = connected(node).channel(1), connected(node).channel(1)
     first.declare("queue", auto_delete=True)
     first.consume("queue")
-    busy(node)
-    session(first).lost("reset")
+    lose(node, first)
     second.declare("queue", auto_delete=True, arguments={"x-max-length": 1})
     later(node)
     second.consume("queue")
@@ -204,8 +206,7 @@ def test_a_queue_whose_consumers_are_lost_is_unused(node: Node) -> None:
     first, second = connected(node).channel(1), connected(node).channel(1)
     first.declare("queue")
     first.consume("queue")
-    busy(node)
-    session(first).lost("reset")
+    lose(node, first)
     second.call(Queue.Delete, queue="queue", if_unused=True)
     later(node)
 

@@ -7,8 +7,7 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
-from tests.support.journal import commit, commit_any, new_message
-from warren.broker.core.messages.message import Message
+from tests.support.journal import commit, commit_any, store
 from warren.broker.storage.journal import Journal
 from warren.broker.storage.segment_reader import RETRY_S
 
@@ -46,29 +45,21 @@ def recovered(disk: OtherDisk) -> tuple[Journal, list[bytes]]:
     return journal, [each.body for each in journal.read_all(ids) if each is not None]
 
 
-def store(journal: Journal, *bodies: bytes) -> list[Message]:
-    messages = [new_message(body) for body in bodies]
-    for each in messages:
-        journal.append([1], [each])
-        commit(journal)
-    return messages
-
-
 def test_a_bad_last_record_is_damage_and_nothing_is_cut_off(disk: OtherDisk) -> None:
     journal, _ = recovered(disk)
-    store(journal, b"one", b"two")
+    store(journal, [1], b"one", b"two")
     disk.damage(FIRST, disk.segments()[1] - 1)
     before = disk.content(FIRST)
     journal, found = recovered(disk)
     assert found == [b"one"] and "a damaged record at offset" in journal.report[0]
-    store(journal, b"three")
+    store(journal, [1], b"three")
     assert disk.content(FIRST).startswith(before)
     assert recovered(disk)[1] == [b"one", b"three"]
 
 
 def test_a_damaged_head_is_damage_and_its_segment_stays(disk: OtherDisk) -> None:
     journal, _ = recovered(disk)
-    store(journal, b"one")
+    store(journal, [1], b"one")
     disk.damage(FIRST, 0)
     journal, found = recovered(disk)
     assert found == [b"one"] and journal.report == [f"{FIRST}: its head is damaged, at offset 0"]
@@ -78,22 +69,22 @@ def test_a_segment_that_others_use_is_dropped_later_and_the_others_at_once(disk:
     journal, _ = recovered(disk)
     now_s = 100.0
     journal.reader.now_s = lambda: now_s
-    messages = store(journal, *[b"%d" % number * 100 for number in range(30)])
+    messages = store(journal, [1], *[b"%d" % number * 100 for number in range(30)])
     assert len(disk.segments()) > 3
     disk.used = {1}
     for each in messages:
         journal.settle(1, each.id)
     commit(journal)
-    store(journal, b"next")
+    store(journal, [1], b"next")
     assert min(disk.segments()) == 1 and len(disk.segments()) <= 3
     saved = disk.saved
     for number in range(5):
-        store(journal, b"%d" % number)
+        store(journal, [1], b"%d" % number)
     assert disk.saved == saved, "it is tried again with each batch"
-    for each in store(journal, *[b"%d" % number * 100 for number in range(10)]):
+    for each in store(journal, [1], *[b"%d" % number * 100 for number in range(10)]):
         journal.settle(1, each.id)
     commit(journal)
-    store(journal, b"last")
+    store(journal, [1], b"last")
     assert disk.saved > saved and len(disk.segments()) <= 4, "others wait for it"
     saved = disk.saved
     disk.used, now_s = set(), now_s + RETRY_S

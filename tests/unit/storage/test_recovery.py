@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.simulation.disk import SimulatedDisk
 from tests.faults.simulation.metadata import journal_on
-from tests.support.journal import commit, new_message
+from tests.support.journal import commit, new_message, store
 from tests.support.traced_memory import traced_memory
 from warren.broker.amqp.framing import content_frames
 from warren.broker.core.messages.message import Message
@@ -50,19 +50,10 @@ def flipped(data: bytes, at: int, bits: int = 1) -> bytes:
     return data[:at] + bytes((data[at] ^ bits,)) + data[at + 1 :]
 
 
-def append(journal: Journal, queues: list[int], *bodies: bytes) -> list[Message]:
-    """Append messages, each in a batch of its own."""
-    messages = [new_message(body) for body in bodies]
-    for each in messages:
-        journal.append(queues, [each])
-        commit(journal)
-    return messages
-
-
 def write_log(*bodies: bytes, segment_bytes: int = SEGMENT_BYTES) -> SimulatedDisk:
     """Return the disk of a killed broker with these messages in queue 1."""
     disk, journal = begun(segment_bytes)
-    append(journal, [1], *bodies)
+    store(journal, [1], *bodies)
     return disk.crash()
 
 
@@ -88,11 +79,11 @@ def survives_two_restarts(disk: SimulatedDisk, expected: list[bytes]) -> None:
     """Check that the messages are recovered, and later ones too, after this start and the next two."""
     journal, found = open_journal(disk)
     assert found.get(1, []) == expected
-    append(journal, [1], b"after the first")
+    store(journal, [1], b"after the first")
     disk = disk.power_loss(Random(2))
     journal, found = open_journal(disk)
     assert found[1] == [*expected, b"after the first"]
-    append(journal, [1], b"after the second")
+    store(journal, [1], b"after the second")
     journal, found = open_journal(disk.power_loss(Random(3)))
     assert found[1] == [*expected, b"after the first", b"after the second"]
 
@@ -210,7 +201,7 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
     journal, found = open_journal(disk)
     rest = [] if at_end else [b"two"]
     assert found.get(1, []) == rest
-    (new,) = append(journal, [1], b"new")
+    (new,) = store(journal, [1], b"new")
     disk = disk.power_loss(Random(1))
     journal, found = open_journal(disk)
     assert found == {1: [*rest, b"new"]}
@@ -222,20 +213,24 @@ def test_the_last_message_of_an_old_segment_is_damaged(at_end: bool) -> None:
 def test_orphan_acks_are_ignored() -> None:
     """The acks survived a power cut and the messages did not; new messages get none of their ids."""
     disk, journal = begun()
-    append(journal, [1], b"one")
+    store(journal, [1], b"one")
     data = disk.content(FIRST)
     disk.put(FIRST, data + log_records.encode_settled(salt_of(data), 50, 1, [40, 41, 49]))
-    disk = disk.crash()
+    goes_on_after_one(disk.crash(), 60)
+
+
+def goes_on_after_one(disk: SimulatedDisk, count: int) -> None:
+    """Check that the message `one` alone is there, and that so many new messages are, as none has an id of an ack."""
     journal, found = open_journal(disk)
     assert found == {1: [b"one"]}
-    bodies = [b"%d" % number for number in range(60)]
-    append(journal, [1], *bodies)
+    bodies = [b"%d" % number for number in range(count)]
+    store(journal, [1], *bodies)
     assert open_journal(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
 
 
 def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     disk, journal = begun()
-    append(journal, [1], b"one")
+    store(journal, [1], b"one")
     start = len(disk.content(FIRST))
     lost = [new_message(b"lost %d" % number) for number in range(5)]
     journal.append([1], lost)
@@ -244,16 +239,12 @@ def test_an_ack_outlives_its_message_from_the_same_batch() -> None:
     data = disk.content(FIRST)
     ack, _ = records_of(data)[-1]
     disk.put(FIRST, data[:start] + bytes(ack - start) + data[ack:])
-    journal, found = open_journal(disk)
-    assert found == {1: [b"one"]}
-    bodies = [b"%d" % number for number in range(10)]
-    append(journal, [1], *bodies)
-    assert open_journal(disk.power_loss(Random(1)))[1] == {1: [b"one", *bodies]}
+    goes_on_after_one(disk, 10)
 
 
 def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
     disk, journal = begun()
-    messages = append(journal, [1], *BODIES)
+    messages = store(journal, [1], *BODIES)
     starts = []
     for each in messages[:3]:
         starts.append(len(disk.content(FIRST)))
@@ -266,7 +257,7 @@ def test_a_damaged_ack_brings_its_message_back_and_no_other() -> None:
 @pytest.mark.parametrize("size", [0, 1, 30])
 def test_a_damaged_checkpoint_is_reported_and_not_used(size: int) -> None:
     disk, journal = begun()
-    messages = append(journal, [1], *BODIES)
+    messages = store(journal, [1], *BODIES)
     journal.settle(1, messages[0].id)
     commit(journal)
     journal.close()
@@ -278,7 +269,7 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(size: int) -> None:
 
 def test_a_flipped_bit_in_the_checkpoint() -> None:
     disk, journal = begun()
-    append(journal, [1, 2], *BODIES)
+    store(journal, [1, 2], *BODIES)
     journal.close()
     for at in range(len(disk.content("checkpoint"))):
         fresh = disk.crash()
@@ -306,10 +297,10 @@ def test_one_damaged_while_the_broker_runs_is_left_out() -> None:
 def test_a_record_that_a_publisher_wrote_into_a_body_is_none() -> None:
     """Without the salt, recovery would find this record when it skips the damaged one around it."""
     disk, journal = begun()
-    append(journal, [1], b"one")
+    store(journal, [1], b"one")
     frames = content_frames(1, b"\x00\x00", b"forged")
     planted = [log_records.encode_message(salt, 2, 0, 6, 1, 1, 1, b"\1\0\0\0\0\0", frames) for salt in range(100)]
-    append(journal, [1], b"".join(planted), b"three")
+    store(journal, [1], b"".join(planted), b"three")
     data = disk.content(FIRST)
     disk.put(FIRST, flipped(data, records_of(data)[1][0] + 4))
     assert open_journal(disk)[1] == {1: [b"one", b"three"]}
@@ -366,7 +357,7 @@ def test_no_segment_gets_the_number_of_one_before() -> None:
     commit(journal)  # fills the first segment that has a file
     assert disk.names() == [SECOND, "checkpoint"]
     journal.settle(1, settled.id)
-    append(journal, [1], b"two")
+    store(journal, [1], b"two")
     assert open_journal(disk.crash(), 300)[1] == {1: [b"one", b"two"]}
 
 
@@ -383,7 +374,7 @@ def test_numbers_of_segments_go_on_where_the_last_one_has_no_file_so_that_a_miss
     journal.close()
     assert disk.names() == ["checkpoint"]
     journal, _ = open_journal(disk, 300)
-    append(journal, [1], *[b"%d" % number * 200 for number in range(5)])
+    store(journal, [1], *[b"%d" % number * 200 for number in range(5)])
     disk = disk.crash()
     *_, missing, _, _ = sorted(disk.names())
     disk.remove(missing)
@@ -393,7 +384,7 @@ def test_numbers_of_segments_go_on_where_the_last_one_has_no_file_so_that_a_miss
 def test_a_segment_that_compaction_has_removed_does_not_return_after_a_power_cut() -> None:
     disk, journal = begun(2000)
     for number in range(60):
-        (settled,) = append(journal, [1], b"%d" % number)
+        (settled,) = store(journal, [1], b"%d" % number)
         journal.settle(1, settled.id)
         known = {segment.name for segment in journal.segments.values()}
         for seed in range(5):
@@ -419,7 +410,7 @@ def test_a_sound_checksum_of_impossible_values_is_a_fault_and_no_error_of_ours(p
 
 def test_a_checkpoint_with_a_sound_checksum_and_impossible_counts_is_a_fault() -> None:
     disk, journal = begun()
-    append(journal, [1], *BODIES)
+    store(journal, [1], *BODIES)
     journal.close()
     data = disk.content("checkpoint")[:-8] + b"\xff" * 4
     disk.put("checkpoint", data + crc32(data).to_bytes(4, "little"))
@@ -471,11 +462,11 @@ def test_a_record_copied_into_another_segment_is_not_taken_for_one_of_its_own(to
 
 def test_a_record_that_overwrites_an_acknowledgement_is_reported() -> None:
     disk, journal = begun()
-    one, two = append(journal, [1], b"one", b"two")
+    one, two = store(journal, [1], b"one", b"two")
     for each in (one, two):
         journal.settle(1, each.id)
         commit(journal)
-    append(journal, [1], b"three")
+    store(journal, [1], b"three")
     data = disk.content(FIRST)
     start, end = records_of(data)[2]
     deleted = log_records.encode_queue_deleted(salt_of(data), 1, 7)
@@ -546,7 +537,7 @@ def copied_log(queues: list[int]) -> tuple[SimulatedDisk, list[Message], int, by
                 journal.settle(queue, each.id)
         kept.append(messages[0])
     for _ in range(20):
-        (other,) = append(journal, [9], b"y" * 60)
+        (other,) = store(journal, [9], b"y" * 60)
         journal.settle(9, other.id)
         commit(journal)
     numbers = {journal.index.place(each.id) >> OFFSET_BITS for each in kept}
@@ -607,7 +598,7 @@ def test_a_copy_of_a_message_that_another_queue_has_settled_in_the_same_batch_is
         journal.settle(2, each.id)
     journal.settle(2, messages[0].id)  # this is in the batch of the copy, and behind it
     for _ in range(30):
-        (other,) = append(journal, [9], b"y" * 100)
+        (other,) = store(journal, [9], b"y" * 100)
         journal.settle(9, other.id)
         commit(journal)
     assert 1 not in journal.segments
@@ -638,7 +629,7 @@ def test_a_segment_that_is_cut_between_records_of_its_last_batch_is_damage(kept:
     disk, journal = begun(200)
     journal.append([1], [new_message(body) for body in BODIES])
     commit(journal)
-    append(journal, [1], b"later", b"last")
+    store(journal, [1], b"later", b"last")
     disk = disk.crash()
     data = disk.content(FIRST)
     end = records_of(data)[kept - 1][1] if kept else log_records.SEGMENT_HEAD_BYTES
@@ -662,12 +653,12 @@ def test_missing_segments_since_the_first_checkpoint_are_damage() -> None:
 def test_a_lost_segment_that_has_nothing_but_copies_is_noticed() -> None:
     """Its first id is that of the next one, and the segments before it were deleted when they were compacted."""
     disk, journal = begun(420)
-    settled = append(journal, [1], b"x" * 300, b"kept", b"x" * 400)[::2]
+    settled = store(journal, [1], b"x" * 300, b"kept", b"x" * 400)[::2]
     for each in settled:
         journal.settle(1, each.id)
     journal._segment_bytes = 150
     commit(journal)
-    append(journal, [1], b"next")
+    store(journal, [1], b"next")
     disk = disk.crash()
     first, *_ = sorted(disk.names())
     assert open_journal(disk.crash())[1] == {1: [b"kept", b"next"]}
@@ -697,13 +688,13 @@ def test_a_segment_that_becomes_shorter_while_it_is_read_ends_there(monkeypatch:
 def test_a_log_whose_end_is_lost_goes_on_in_another_segment() -> None:
     """Ids of a segment have no gaps, and the checkpoint knows those that were lost."""
     disk, journal = begun()
-    append(journal, [1], *BODIES)
+    store(journal, [1], *BODIES)
     journal.close()
     data = disk.content(FIRST)
     disk.put(FIRST, data[: records_of(data)[2][0] - log_records.BATCH_BYTES])
     journal, found = open_journal(disk)
     assert found == {1: BODIES[:2]} and any("are missing" in line for line in journal.report)
-    append(journal, [1], b"new")
+    store(journal, [1], b"new")
     disk = disk.crash()
     assert disk.names() == [FIRST, SECOND, "checkpoint"]
     journal, found = open_journal(disk)
@@ -720,7 +711,7 @@ def test_a_copy_is_there_although_the_end_of_the_segment_with_the_original_is_da
     original = disk.content(FIRST)
     journal.settle(1, dead.id)
     for _ in range(3):
-        append(journal, [9], b"y" * 100)
+        store(journal, [9], b"y" * 100)
     assert FIRST not in disk.names() and journal.index.place(last.id) >> OFFSET_BITS == 2
     disk = disk.crash()
     start, end = records_of(original)[-1]
@@ -755,8 +746,8 @@ def test_a_file_with_another_name_than_those_of_segments_is_none(name: str) -> N
 def test_a_start_knows_its_log_and_the_last_batches_that_stored_and_settled() -> None:
     disk, journal = begun(2_000)
     assert journal.recovery is not None and journal.recovery[1:] == (0, 0, 0) and journal.position() == (0, 0)
-    store = journal.recovery.store
-    messages = append(journal, [1], *[bytes(200)] * 20)
+    identity = journal.recovery.store
+    messages = store(journal, [1], *[bytes(200)] * 20)
     assert journal.position() == (20, 20)
     journal.settle(1, messages[0].id)
     assert journal.position() == (20, 21), "it is not durable yet"
@@ -765,8 +756,8 @@ def test_a_start_knows_its_log_and_the_last_batches_that_stored_and_settled() ->
     commit(journal)
     assert journal.position() == (22, 22)
     again, _ = open_journal(disk.crash(), 2_000)
-    assert again.recovery == (store, 22, 21, 0) and again.position() == (22, 22)
-    append(again, [1], b"more")
+    assert again.recovery == (identity, 22, 21, 0) and again.position() == (22, 22)
+    store(again, [1], b"more")
     assert again.position() == (23, 23), "the numbers go on"
 
 

@@ -76,25 +76,23 @@ function createChannel(context) {
   const element = h("div.page", {}, heading("Channel", context.params.name),
     section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), parts.element,
     section("Details", details), section("Consumers", consumers.element));
-  return {
-    element,
-    async refresh(signal) {
-      const one = await api.get(here, rangeQuery(["msg_rates"]), signal);
-      chart.draw(one.message_stats);
-      parts.draw(one);
-      fill(details, facts([
-        ["Connection", link.connection(one.connection_details.name)], ["Virtual host", link.vhost(one.vhost)],
-        ["User", link.user(one.user)],
-        ["State", state(one.idle_since ? "idle" : one.state)], ["Mode", mode(one)], ["Prefetch", prefetch(one)],
-        ["Unacknowledged messages", format.count(one.messages_unacknowledged)],
-        ["Unconfirmed messages", format.count(one.messages_unconfirmed)],
-        ["Uncommitted messages", format.count(one.messages_uncommitted)],
-        ["Uncommitted acks", format.count(one.acks_uncommitted)],
-        ["Idle since", format.time(one.idle_since)],
-      ]));
-      await consumers.show(one.consumer_details ?? []);
-    },
+  const refresh = async (signal) => {
+    const one = await api.get(here, rangeQuery(["msg_rates"]), signal);
+    chart.draw(one.message_stats);
+    parts.draw(one);
+    fill(details, facts([
+      ["Connection", link.connection(one.connection_details.name)], ["Virtual host", link.vhost(one.vhost)],
+      ["User", link.user(one.user)],
+      ["State", state(one.idle_since ? "idle" : one.state)], ["Mode", mode(one)], ["Prefetch", prefetch(one)],
+      ["Unacknowledged messages", format.count(one.messages_unacknowledged)],
+      ["Unconfirmed messages", format.count(one.messages_unconfirmed)],
+      ["Uncommitted messages", format.count(one.messages_uncommitted)],
+      ["Uncommitted acks", format.count(one.acks_uncommitted)],
+      ["Idle since", format.time(one.idle_since)],
+    ]));
+    await consumers.show(one.consumer_details ?? []);
   };
+  return { element, refresh };
 }
 
 const createConsumers = (context) => listPage("Consumers", new List({

@@ -6,22 +6,21 @@ import { deleteObjects, folded, save, section, vhostField } from "./widgets.js";
 function createCluster() {
   const name = h("div");
   let drawn = false;
-  return {
-    element: h("div.page", {}, h("h1", {}, "Cluster"),
-      section("Cluster name", h("p", {}, "Federation links and exchanged messages name this cluster by it."), name)),
-    async refresh(signal) {
-      const { name: current } = await api.get("cluster-name", {}, signal);
-      if (drawn) return;
-      drawn = true;
-      name.replaceChildren(form({
-        submit: "Change name", keep: true, fields: [{ name: "name", label: "Name", value: current, required: true }],
-        async run(values) {
-          await api.put("cluster-name", values);
-          tasks.say(`This cluster is now named ${values.name}.`);
-        },
-      }));
-    },
+  const element = h("div.page", {}, h("h1", {}, "Cluster"),
+    section("Cluster name", h("p", {}, "Federation links and exchanged messages name this cluster by it."), name));
+  const refresh = async (signal) => {
+    const { name: current } = await api.get("cluster-name", {}, signal);
+    if (drawn) return;
+    drawn = true;
+    name.replaceChildren(form({
+      submit: "Change name", keep: true, fields: [{ name: "name", label: "Name", value: current, required: true }],
+      async run(values) {
+        await api.put("cluster-name", values);
+        tasks.say(`This cluster is now named ${values.name}.`);
+      },
+    }));
   };
+  return { element, refresh };
 }
 
 const targetOf = ({ component, vhost, name }) =>
@@ -89,12 +88,10 @@ function createFeatures() {
 
 function createConfiguration() {
   const text = h("pre.tall", { tabindex: 0, role: "region", "aria-label": "Effective configuration" });
-  return {
-    element: h("div.page", {}, h("h1", {}, "Configuration"), h("p", {}, "All keys with the values in effect, without secrets."), text),
-    async refresh(signal) {
-      fill(text, await (await api.send("GET", "config/effective", { signal })).text());
-    },
+  const refresh = async (signal) => {
+    fill(text, await (await api.send("GET", "config/effective", { signal })).text());
   };
+  return { element: h("div.page", {}, h("h1", {}, "Configuration"), h("p", {}, "All keys with the values in effect, without secrets."), text), refresh };
 }
 
 const LINES = 1000; // kept on the page

@@ -67,23 +67,21 @@ function createConnection(context) {
       fields: [{ name: "reason", label: "Reason", value: "Closed by an operator", help: "the client gets this text" }],
       run: async ({ reason }) => { if (await close([shown], reason)) router.go(["connections"]); },
     })));
-  return {
-    element,
-    async refresh(signal) {
-      const one = shown = await api.get(here, rangeQuery(["data_rates"]), signal);
-      chart.draw(one);
-      fill(details, facts([
-        ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)], ["State", stateOf(one)],
-        ["Given name", named(one)], ["Client", product(one)], ["Protocol", one.protocol], ["Authentication", one.auth_mechanism],
-        ["Connected", format.time(one.connected_at)], ["Heartbeat", heartbeatOf(one)],
-        ["Frame max", format.bytes(one.frame_max)], ["Channel limit", `${format.count(one.channels)} of ${format.count(one.channel_max)}`],
-        ["TLS", one.ssl ? cipherOf(one) : "no"], ["Peer certificate", one.peer_cert_subject],
-        ["Received", format.bytes(one.recv_oct)], ["Sent", format.bytes(one.send_oct)], ["Waiting to be sent", format.bytes(one.send_pend)],
-      ]));
-      fill(client, tableOf(one.client_properties));
-      await channels.refresh(signal);
-    },
+  const refresh = async (signal) => {
+    const one = shown = await api.get(here, rangeQuery(["data_rates"]), signal);
+    chart.draw(one);
+    fill(details, facts([
+      ["Virtual host", link.vhost(one.vhost)], ["User", link.user(one.user)], ["State", stateOf(one)],
+      ["Given name", named(one)], ["Client", product(one)], ["Protocol", one.protocol], ["Authentication", one.auth_mechanism],
+      ["Connected", format.time(one.connected_at)], ["Heartbeat", heartbeatOf(one)],
+      ["Frame max", format.bytes(one.frame_max)], ["Channel limit", `${format.count(one.channels)} of ${format.count(one.channel_max)}`],
+      ["TLS", one.ssl ? cipherOf(one) : "no"], ["Peer certificate", one.peer_cert_subject],
+      ["Received", format.bytes(one.recv_oct)], ["Sent", format.bytes(one.send_oct)], ["Waiting to be sent", format.bytes(one.send_pend)],
+    ]));
+    fill(client, tableOf(one.client_properties));
+    await channels.refresh(signal);
   };
+  return { element, refresh };
 }
 
 export const connectionsPage = { route: "connections", section: "connections", title: "Connections", create: createList };

@@ -98,26 +98,24 @@ function createExchange(context) {
     section("Details", details),
     section("Bindings from this exchange", from.element), to.element && section("Bindings to this exchange", to.element),
     publish, remove);
-  return {
-    element,
-    async refresh(signal) {
-      const stored = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
-      chart.draw(stored.message_stats);
-      parts.draw(stored);
-      if (isNew) await hideForbidden(vhost, stored.internal ? forms.slice(1) : forms, signal);
-      if (stored.internal) show(publish, false);
-      isNew = false;
-      const alternate = stored.arguments["alternate-exchange"];
-      fill(details, facts([
-        ["Type", stored.type], ["Features", features(stored)], ["Policy", stored.policy ? link.policy(vhost, stored.policy) : ""],
-        ["Alternate exchange", typeof alternate === "string" ? link.exchange(vhost, alternate) : ""],
-        ["Arguments", Object.keys(stored.arguments).length ? tableOf(stored.arguments) : ""],
-        ["Message rate in", format.rate(rateOf(stored, "publish_in"))],
-        ["Message rate out", format.rate(rateOf(stored, "publish_out"))],
-      ]));
-      await Promise.all([from.refresh(signal), to.refresh(signal)]);
-    },
+  const refresh = async (signal) => {
+    const stored = await api.get(target(exchange), rangeQuery(["msg_rates"]), signal);
+    chart.draw(stored.message_stats);
+    parts.draw(stored);
+    if (isNew) await hideForbidden(vhost, stored.internal ? forms.slice(1) : forms, signal);
+    if (stored.internal) show(publish, false);
+    isNew = false;
+    const alternate = stored.arguments["alternate-exchange"];
+    fill(details, facts([
+      ["Type", stored.type], ["Features", features(stored)], ["Policy", stored.policy ? link.policy(vhost, stored.policy) : ""],
+      ["Alternate exchange", typeof alternate === "string" ? link.exchange(vhost, alternate) : ""],
+      ["Arguments", Object.keys(stored.arguments).length ? tableOf(stored.arguments) : ""],
+      ["Message rate in", format.rate(rateOf(stored, "publish_in"))],
+      ["Message rate out", format.rate(rateOf(stored, "publish_out"))],
+    ]));
+    await Promise.all([from.refresh(signal), to.refresh(signal)]);
   };
+  return { element, refresh };
 }
 
 export const exchangesPage = { route: "exchanges", section: "exchanges", title: "Exchanges", create: createList };

@@ -123,11 +123,9 @@ export function policySection(context) {
     empty: "no policies that federate", load: whole(all), key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removePolicies, danger: true }] });
   const adding = federateForm(context);
-  return {
-    element: h("div", {}, section("Policies that federate", table.element), folded("Federate exchanges or queues", adding.element)),
-    async refresh(signal) {
-      await table.refresh(signal);
-      await adding.refresh();
-    },
+  const refresh = async (signal) => {
+    await table.refresh(signal);
+    await adding.refresh();
   };
+  return { element: h("div", {}, section("Policies that federate", table.element), folded("Federate exchanges or queues", adding.element)), refresh };
 }

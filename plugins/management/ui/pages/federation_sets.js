@@ -110,20 +110,19 @@ function createSet(context) {
     label: `Edit upstream set ${here.name}`, submit: "Save upstream set", fixed: [], value, keep: true, latest, name: here,
   }));
   const remove = deleteAndReturn("Delete upstream set", () => removeSets([here]), "federation-upstream-sets");
-  return {
-    element: h("div.page", {}, heading("Federation upstream set", here.name, here.vhost), section("Upstreams", shown),
-      section("Policies that use it", used), editing.element, h("div.buttons", {}, remove), known.element),
-    async refresh(signal) {
-      await known.load(here.vhost, signal);
-      const value = await load(signal);
-      const policies = await policiesOfSet(here.vhost, here.name, signal);
-      fill(shown, value.length
-        ? value.map(({ upstream, ...overrides }) => h("div", {}, link.upstream(here.vhost, upstream), tableOf(overrides)))
-        : h("p.empty", {}, "no upstreams"));
-      fill(used, listOf(policies, "No policy uses it."));
-      editing.show(value);
-    },
+  const element = h("div.page", {}, heading("Federation upstream set", here.name, here.vhost), section("Upstreams", shown),
+    section("Policies that use it", used), editing.element, h("div.buttons", {}, remove), known.element);
+  const refresh = async (signal) => {
+    await known.load(here.vhost, signal);
+    const value = await load(signal);
+    const policies = await policiesOfSet(here.vhost, here.name, signal);
+    fill(shown, value.length
+      ? value.map(({ upstream, ...overrides }) => h("div", {}, link.upstream(here.vhost, upstream), tableOf(overrides)))
+      : h("p.empty", {}, "no upstreams"));
+    fill(used, listOf(policies, "No policy uses it."));
+    editing.show(value);
   };
+  return { element, refresh };
 }
 
 const common = { section: "federation", may: may.makePolicies };

@@ -137,18 +137,17 @@ function createLink(context) {
   const button = may.makePolicies() ? h("button", { disabled: true, onclick: async () => {
     if (await restart([latest])) context.refresh();
   } }, "Restart link") : null;
-  return {
-    element: h("div.page", {}, heading("Federation link", title, vhost),
-      section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), section("Details", shown),
-      button ? h("div.buttons", {}, button) : null),
-    async refresh(signal) {
-      latest = await api.get(path`warren/federation/links/${vhost}/${id}`, rangeQuery(["msg_rates"]), signal);
-      fill(title, `${latest.upstream} → ${localName(latest)}`);
-      chart.draw(latest.message_stats);
-      fill(shown, details(latest));
-      if (button) button.disabled = false;
-    },
+  const element = h("div.page", {}, heading("Federation link", title, vhost),
+    section("Overview", rangeChooser(context.refresh), h("div.charts", {}, chart.element)), section("Details", shown),
+    button ? h("div.buttons", {}, button) : null);
+  const refresh = async (signal) => {
+    latest = await api.get(path`warren/federation/links/${vhost}/${id}`, rangeQuery(["msg_rates"]), signal);
+    fill(title, `${latest.upstream} → ${localName(latest)}`);
+    chart.draw(latest.message_stats);
+    fill(shown, details(latest));
+    if (button) button.disabled = false;
   };
+  return { element, refresh };
 }
 
 export const statusPage = { route: "federation", section: "federation", title: "Federation status", menu: "Status",

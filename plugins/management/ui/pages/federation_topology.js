@@ -166,21 +166,19 @@ function create(context) {
   resized.observe(drawing);
   const all = h("a", { href: router.address(["federation", "topology"]) }, "Show all links");
   const filtered = from || to ? h("p", {}, `Only links from ${from} to ${to}. `, all) : null;
-  return {
-    element: h("div.page", {}, h("h1", {}, "Federation topology"),
-      section("Brokers and links", drawing, notes, h("p", {}, h("small", {},
-        "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting or blocked, "
-        + "red down; dotted links are farther away, and known from bindings only."))), filtered, table.element),
-    leave: () => resized.disconnect(),
-    async refresh(signal) {
-      const here = context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology";
-      topology = await api.get(here, {}, signal);
-      redraw();
-      fill(notes, topology.links.length ? "" : "No broker federates with this one. ",
-        topology.truncated ? "There are more links than are shown." : "");
-      await table.show(topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to)));
-    },
+  const element = h("div.page", {}, h("h1", {}, "Federation topology"),
+    section("Brokers and links", drawing, notes, h("p", {}, h("small", {},
+      "Arrows go from the upstream to the downstream, as messages do. Colours: green running, yellow starting or blocked, "
+      + "red down; dotted links are farther away, and known from bindings only."))), filtered, table.element);
+  const refresh = async (signal) => {
+    const here = context.vhost ? path`warren/federation/topology/${context.vhost}` : "warren/federation/topology";
+    topology = await api.get(here, {}, signal);
+    redraw();
+    fill(notes, topology.links.length ? "" : "No broker federates with this one. ",
+      topology.truncated ? "There are more links than are shown." : "");
+    await table.show(topology.links.filter((one) => (!from || one.from === from) && (!to || one.to === to)));
   };
+  return { element, refresh, leave: () => resized.disconnect() };
 }
 
 export const topologyPage = { route: "federation/topology", section: "federation", title: "Federation topology",

@@ -57,14 +57,13 @@ function createList(context) {
     load: whole(all), key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removeUpstreams, danger: true }] });
   const policies = policySection(context);
-  return {
-    element: h("div.page", {}, h("h1", {}, "Federation upstreams"), table.element,
-      folded("Add a new upstream", addForm(context)), folded("URI examples", examples()), policies.element),
-    async refresh(signal) {
-      await table.refresh(signal);
-      await policies.refresh(signal);
-    },
+  const element = h("div.page", {}, h("h1", {}, "Federation upstreams"), table.element,
+    folded("Add a new upstream", addForm(context)), folded("URI examples", examples()), policies.element);
+  const refresh = async (signal) => {
+    await table.refresh(signal);
+    await policies.refresh(signal);
   };
+  return { element, refresh };
 }
 
 function createUpstream(context) {
@@ -82,22 +81,21 @@ function createUpstream(context) {
     },
   }));
   const remove = deleteAndReturn("Delete upstream", () => removeUpstreams([here]), "federation-upstreams");
-  return {
-    element: h("div.page", {}, heading("Federation upstream", name, vhost), section("Details", shown),
-      section("Policies that use it", used), editing.element, h("div.buttons", {}, remove)),
-    async refresh(signal) {
-      const value = await load(signal);
-      const policies = await policiesOf(vhost, name, signal);
-      fill(shown, GROUPS.map((group) => {
-        const fields = group.fields.filter((field) => value[field.name] !== undefined);
-        return fields.length ? h("div", {}, h("h3", {}, group.title), facts(fields.map((field) => [field.label, textOf(field, value)]))) : null;
-      }));
-      fill(used, listOf(policies, "No policy uses it yet, so it has no links."),
-        may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null);
-      editing.show(value);
-      if (editing.element.querySelector("[name=uri]").value === shownUris(value).join(" ")) seen = value.uri;
-    },
+  const element = h("div.page", {}, heading("Federation upstream", name, vhost), section("Details", shown),
+    section("Policies that use it", used), editing.element, h("div.buttons", {}, remove));
+  const refresh = async (signal) => {
+    const value = await load(signal);
+    const policies = await policiesOf(vhost, name, signal);
+    fill(shown, GROUPS.map((group) => {
+      const fields = group.fields.filter((field) => value[field.name] !== undefined);
+      return fields.length ? h("div", {}, h("h3", {}, group.title), facts(fields.map((field) => [field.label, textOf(field, value)]))) : null;
+    }));
+    fill(used, listOf(policies, "No policy uses it yet, so it has no links."),
+      may.monitor() ? h("p", {}, h("a", { href: router.address(["federation"], { name }) }, "Status of its links")) : null);
+    editing.show(value);
+    if (editing.element.querySelector("[name=uri]").value === shownUris(value).join(" ")) seen = value.uri;
   };
+  return { element, refresh };
 }
 
 const common = { section: "federation", may: may.makePolicies };

@@ -103,34 +103,32 @@ function create(context) {
     section("Charts", rangeChooser(context.refresh), h("div.charts", {}, memory.element, disk.element, sockets.element)),
     section("Details", details), section("Memory by use", uses), section("Tasks", tasks.element),
     section("Plugins and exchange types", plugins));
-  return {
-    element,
-    async refresh(signal) {
-      const node = await api.get(here, { ...rangeQuery(["node_stats"]), memory: true }, signal);
-      [memory, disk, sockets].forEach((chart) => chart.draw(node));
-      fill(alarms, alarmTexts(node).map((text) => h("p.problem", {}, text)),
-        (node.not_restored ?? []).map((one) => h("p", {}, String(one))));
-      const { event_loop: loop, journal } = node;
-      fill(details, facts([
-        ["Uptime", format.duration(node.uptime / 1000)], ["Process", node.os_pid], ["System", node.os], ["Build", node.build],
-        ["Cores", format.count(node.processors)], ["Data folder", node.db_dir || "none: everything is in memory"],
-        ["Configuration", (node.config_files ?? []).join(", ")], ["Log", (node.log_files ?? []).join(", ")],
-        ["Longest turn lately", milliseconds(loop?.longest_turn_ms)],
-        ["Longest turn since the start", milliseconds(loop?.longest_turn_since_start_ms)],
-        ["Loop lag", `mean ${milliseconds(loop?.lag?.mean_ms)}, p99 ${milliseconds(loop?.lag?.p99_ms)}`],
-        ["Syncs of the journal",
-          `${format.count(journal?.count)}, mean ${milliseconds(journal?.mean_ms)}, p99 ${milliseconds(journal?.p99_ms)}`],
-      ]));
-      const parts = Object.entries(node.memory ?? {}).filter(([, amount]) => typeof amount === "number" && amount > 0);
-      parts.sort((one, other) => other[1] - one[1]);
-      fill(uses, facts(parts.map(([name, amount]) => [name.replaceAll("_", " "), format.bytes(amount)])));
-      fill(plugins, facts([
-        ["Plugins", (node.enabled_plugins ?? []).join(", ")], ["Exchange types", namesOf(node.exchange_types ?? [])],
-        ["Authentication", namesOf((node.auth_mechanisms ?? []).filter((one) => one.enabled))],
-      ]));
-      await tasks.show(loop?.tasks ?? []);
-    },
+  const refresh = async (signal) => {
+    const node = await api.get(here, { ...rangeQuery(["node_stats"]), memory: true }, signal);
+    [memory, disk, sockets].forEach((chart) => chart.draw(node));
+    fill(alarms, alarmTexts(node).map((text) => h("p.problem", {}, text)),
+      (node.not_restored ?? []).map((one) => h("p", {}, String(one))));
+    const { event_loop: loop, journal } = node;
+    fill(details, facts([
+      ["Uptime", format.duration(node.uptime / 1000)], ["Process", node.os_pid], ["System", node.os], ["Build", node.build],
+      ["Cores", format.count(node.processors)], ["Data folder", node.db_dir || "none: everything is in memory"],
+      ["Configuration", (node.config_files ?? []).join(", ")], ["Log", (node.log_files ?? []).join(", ")],
+      ["Longest turn lately", milliseconds(loop?.longest_turn_ms)],
+      ["Longest turn since the start", milliseconds(loop?.longest_turn_since_start_ms)],
+      ["Loop lag", `mean ${milliseconds(loop?.lag?.mean_ms)}, p99 ${milliseconds(loop?.lag?.p99_ms)}`],
+      ["Syncs of the journal",
+        `${format.count(journal?.count)}, mean ${milliseconds(journal?.mean_ms)}, p99 ${milliseconds(journal?.p99_ms)}`],
+    ]));
+    const parts = Object.entries(node.memory ?? {}).filter(([, amount]) => typeof amount === "number" && amount > 0);
+    parts.sort((one, other) => other[1] - one[1]);
+    fill(uses, facts(parts.map(([name, amount]) => [name.replaceAll("_", " "), format.bytes(amount)])));
+    fill(plugins, facts([
+      ["Plugins", (node.enabled_plugins ?? []).join(", ")], ["Exchange types", namesOf(node.exchange_types ?? [])],
+      ["Authentication", namesOf((node.auth_mechanisms ?? []).filter((one) => one.enabled))],
+    ]));
+    await tasks.show(loop?.tasks ?? []);
   };
+  return { element, refresh };
 }
 
 export const nodePage = { route: "nodes/:node", section: "overview", title: "Node", may: may.monitor, create };

@@ -54,24 +54,22 @@ function create(context) {
     may.monitor() ? section("Ports and contexts", h("div.columns-2", {},
       h("div", {}, h("h3", {}, "Listening ports"), listeners.element), h("div", {}, h("h3", {}, "Web contexts"), contexts.element))) : null,
     may.administer() ? definitionsSections(context) : null);
-  return {
-    element,
-    async refresh(signal) {
-      const overview = await api.get("overview", rangeQuery(["lengths", "msg_rates"]), signal);
-      const all = may.monitor() ? await api.get("nodes", {}, signal) : [];
-      lengths.draw(overview.queue_totals);
-      rates.draw(overview.message_stats);
-      CHURN.forEach((_, at) => churn[at].draw(overview.churn_rates));
-      fill(totals, totalsOf(overview));
-      const alarmLines = all.flatMap(alarmTexts);
-      fill(alarms, alarmLines.map((text) => h("p", {}, text)));
-      show(alarms, alarmLines.length > 0);
-      if (may.monitor()) {
-        fill(health, all.map(healthOf));
-        await Promise.all([nodes.show(all), listeners.show(overview.listeners ?? []), contexts.show(overview.contexts ?? [])]);
-      }
-    },
+  const refresh = async (signal) => {
+    const overview = await api.get("overview", rangeQuery(["lengths", "msg_rates"]), signal);
+    const all = may.monitor() ? await api.get("nodes", {}, signal) : [];
+    lengths.draw(overview.queue_totals);
+    rates.draw(overview.message_stats);
+    CHURN.forEach((_, at) => churn[at].draw(overview.churn_rates));
+    fill(totals, totalsOf(overview));
+    const alarmLines = all.flatMap(alarmTexts);
+    fill(alarms, alarmLines.map((text) => h("p", {}, text)));
+    show(alarms, alarmLines.length > 0);
+    if (may.monitor()) {
+      fill(health, all.map(healthOf));
+      await Promise.all([nodes.show(all), listeners.show(overview.listeners ?? []), contexts.show(overview.contexts ?? [])]);
+    }
   };
+  return { element, refresh };
 }
 
 export const overviewPage = { route: "overview", section: "overview", title: "Overview", create };

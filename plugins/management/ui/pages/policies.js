@@ -132,22 +132,20 @@ const createPolicy = (operator) => (context) => {
   const clear = deleteAndReturn("Clear policy", () => remove(operator)([{ vhost, name }]), "policies");
   const element = h("div.page", {}, heading(operator ? "Operator policy" : "Policy", name, vhost), section("Details", details),
     update.element, folded("Clear this policy", clear));
-  return {
-    element,
-    async refresh(signal) {
-      const policy = await load(signal);
-      const query = { pattern: policy.pattern, "apply-to": policy["apply-to"] };
-      const matches = await api.get(path`warren/policy-preview/${vhost}`, query, signal);
-      const items = matches.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]);
-      fill(details, facts([
-        ["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)],
-        ["Priority", format.count(policy.priority)],
-        ["Matches", countsOf(matches)],
-        ["Among them", items.length ? h("span", {}, items) : ""],
-      ]));
-      update.show(policy);
-    },
+  const refresh = async (signal) => {
+    const policy = await load(signal);
+    const query = { pattern: policy.pattern, "apply-to": policy["apply-to"] };
+    const matches = await api.get(path`warren/policy-preview/${vhost}`, query, signal);
+    const items = matches.items.flatMap((one) => [(one.kind === "queue" ? link.queue : link.exchange)(vhost, one.name), " "]);
+    fill(details, facts([
+      ["Pattern", h("code", {}, policy.pattern)], ["Apply to", policy["apply-to"]], ["Definition", tableOf(policy.definition)],
+      ["Priority", format.count(policy.priority)],
+      ["Matches", countsOf(matches)],
+      ["Among them", items.length ? h("span", {}, items) : ""],
+    ]));
+    update.show(policy);
   };
+  return { element, refresh };
 };
 
 export const policiesPage = { route: "policies", section: "admin", title: "Policies", menu: "Policies", create: createList };

@@ -112,23 +112,21 @@ function create(context) {
     section("Details", h("div.columns-2", {}, left, right), sizes.element),
     section("Consumers", consumersTable.element), unackedSection, section("Bindings to this queue", bindings.element),
     publish, get, move, purge, remove);
-  return {
-    element,
-    async refresh(signal) {
-      const queue = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
-      if (isNew) await hideForbidden(vhost, forms, signal);
-      isNew = false;
-      lengths.draw(queue);
-      rates.draw(queue.message_stats);
-      parts.draw(queue);
-      sizes.draw(queue);
-      fill(left, facts(leftFacts(queue)));
-      fill(right, facts(rightFacts(queue)));
-      const count = unackedSection.open && !queue.exclusive ? queue.messages_unacknowledged : 0;
-      const consumers = consumersTable.show(queue.consumer_details ?? []);
-      await Promise.all([consumers, unacked.refresh(signal, count, queue.exclusive), bindings.refresh(signal)]);
-    },
+  const refresh = async (signal) => {
+    const queue = await api.get(here, rangeQuery(["lengths", "msg_rates"]), signal);
+    if (isNew) await hideForbidden(vhost, forms, signal);
+    isNew = false;
+    lengths.draw(queue);
+    rates.draw(queue.message_stats);
+    parts.draw(queue);
+    sizes.draw(queue);
+    fill(left, facts(leftFacts(queue)));
+    fill(right, facts(rightFacts(queue)));
+    const count = unackedSection.open && !queue.exclusive ? queue.messages_unacknowledged : 0;
+    const consumers = consumersTable.show(queue.consumer_details ?? []);
+    await Promise.all([consumers, unacked.refresh(signal, count, queue.exclusive), bindings.refresh(signal)]);
   };
+  return { element, refresh };
 }
 
 export const queuePage = { route: "queues/:vhost/:name", section: "queues", title: "Queue", create };

@@ -166,18 +166,16 @@ export function unackedMessages(here) {
     text: (one) => one.consumer_tag,
   });
   const note = h("small", {}, `The oldest are shown, ${format.count(MOST)} at most.`);
-  return {
-    element: h("div", {}, table.element, note),
-    async refresh(signal, count, exclusive) {
-      if (exclusive) note.textContent = "Messages of an exclusive queue are not shown: they belong to its connection.";
-      let unacked = [];
-      try {
-        if (count) unacked = await api.get(`${here}/unacked`, { limit: MOST }, signal);
-      } catch (error) {
-        if (error.status !== 401) throw error;
-        note.textContent = "They are shown to users with the right to read the queue.";
-      }
-      await table.show(unacked);
-    },
+  const refresh = async (signal, count, exclusive) => {
+    if (exclusive) note.textContent = "Messages of an exclusive queue are not shown: they belong to its connection.";
+    let unacked = [];
+    try {
+      if (count) unacked = await api.get(`${here}/unacked`, { limit: MOST }, signal);
+    } catch (error) {
+      if (error.status !== 401) throw error;
+      note.textContent = "They are shown to users with the right to read the queue.";
+    }
+    await table.show(unacked);
   };
+  return { element: h("div", {}, table.element, note), refresh };
 }

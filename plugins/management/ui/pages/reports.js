@@ -54,23 +54,21 @@ function createReport(context) {
   }) }));
   const made = h("p", { role: "status" });
   let shown = "";
-  return {
-    element: h("div.page", {}, heading("Report", name), h("div.tools", {}, download), made, verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))),
-    async refresh(signal) {
-      // A run does not change; a stream publishes a new one from time to time.
-      const current = await api.get(path`warren/reports/${name}/run`, {}, signal);
-      const run = `${current.run} ${current.made_at}`;
-      if (run === shown) return;
-      const report = await api.get(path`warren/reports/${name}`, {}, signal);
-      const { status, reasons = [] } = report.conservation;
-      const health = report.health ?? { status: "unknown", sentence: "" };
-      fill(verdict, h("p", {}, state(health.status, HEALTH[health.status].kind), " ", health.sentence), h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
-      fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
-      await Promise.all(lists.map(({ table, rows }) => table.show((rows(report) ?? []).map((row, at) => ({ ...row, at })))));
-      fill(made, `Made ${format.time(current.made_at)}`);
-      shown = run;
-    },
+  const refresh = async (signal) => {
+    // A run does not change; a stream publishes a new one from time to time.
+    const current = await api.get(path`warren/reports/${name}/run`, {}, signal);
+    const run = `${current.run} ${current.made_at}`;
+    if (run === shown) return;
+    const report = await api.get(path`warren/reports/${name}`, {}, signal);
+    const { status, reasons = [] } = report.conservation;
+    const health = report.health ?? { status: "unknown", sentence: "" };
+    fill(verdict, h("p", {}, state(health.status, HEALTH[health.status].kind), " ", health.sentence), h("p", {}, state(status, KINDS[status]), " ", report.verdict ?? ""), h("ul", {}, reasons.map((reason) => h("li", {}, reason))));
+    fill(totals, facts(Object.entries(report.totals).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? format.count(value) : format.value(value)])));
+    await Promise.all(lists.map(({ table, rows }) => table.show((rows(report) ?? []).map((row, at) => ({ ...row, at })))));
+    fill(made, `Made ${format.time(current.made_at)}`);
+    shown = run;
   };
+  return { element: h("div.page", {}, heading("Report", name), h("div.tools", {}, download), made, verdict, section("Totals", totals), lists.map(({ title, table }) => section(title, table.element))), refresh };
 }
 
 export const reportsPage = { route: "reports", section: "messages", title: "Reports", menu: "Reports", may: may.monitor, create: createList };

@@ -119,18 +119,16 @@ function createUser(context) {
     section("What may this user do?", questionBox(name, context)), section("Limits", limits.element),
     update.element,
     folded("Delete this user", deleteAndReturn("Delete user", () => remove([{ name }]), "users")));
-  return {
-    element,
-    async refresh(signal) {
-      const user = await load(signal);
-      fill(details, facts([
-        ["Tags", tagsOf(user).join(", ") || "none"], ["Can log in with a password", user.password_hash ? "yes" : "no"],
-        ["Hashing", user.hashing_algorithm],
-      ]));
-      update.show(user);
-      await Promise.all([tables.refresh(signal), limits.refresh(signal)]);
-    },
+  const refresh = async (signal) => {
+    const user = await load(signal);
+    fill(details, facts([
+      ["Tags", tagsOf(user).join(", ") || "none"], ["Can log in with a password", user.password_hash ? "yes" : "no"],
+      ["Hashing", user.hashing_algorithm],
+    ]));
+    update.show(user);
+    await Promise.all([tables.refresh(signal), limits.refresh(signal)]);
   };
+  return { element, refresh };
 }
 
 export const usersPage = { route: "users", section: "admin", title: "Users", menu: "Users", may: may.administer, create: createList };

@@ -92,29 +92,27 @@ function createVHost(context) {
       section("Limits", limits.element), update.element,
       folded("Delete this virtual host", deleteAndReturn("Delete virtual host", () => remove([shown ?? { name }]), "vhosts")),
     ] : null);
-  return {
-    element,
-    async refresh(signal) {
-      const vhost = await api.get(here, rangeQuery(["lengths", "msg_rates", "data_rates"]), signal);
-      charts[0].draw(vhost);
-      charts[1].draw(vhost.message_stats);
-      charts[2].draw(vhost);
-      const { description, tags, default_queue_type: queueType, tracing, protected_from_deletion: isProtected } = vhost;
-      fill(details, facts([
-        ["State", state(stateOf(vhost))], ["Description", description], ["Tags", tags.join(", ")], ["Default queue type", queueType],
-        ["Tracing", tracing ? "on: copies of all messages go to amq.rabbitmq.trace" : "off"],
-        ["Protected from deletion", isProtected ? "yes" : "no"],
-      ]));
-      if (may.administer()) {
-        update.show(vhost);
-        fill(trace, tracing ? "Stop tracing" : "Start tracing");
-        fill(protect, isProtected ? "Allow deletion" : "Protect from deletion");
-        show(buttons, true);
-      }
-      shown = vhost;
-      await Promise.all([tables?.refresh(signal), limits?.refresh(signal)]);
-    },
+  const refresh = async (signal) => {
+    const vhost = await api.get(here, rangeQuery(["lengths", "msg_rates", "data_rates"]), signal);
+    charts[0].draw(vhost);
+    charts[1].draw(vhost.message_stats);
+    charts[2].draw(vhost);
+    const { description, tags, default_queue_type: queueType, tracing, protected_from_deletion: isProtected } = vhost;
+    fill(details, facts([
+      ["State", state(stateOf(vhost))], ["Description", description], ["Tags", tags.join(", ")], ["Default queue type", queueType],
+      ["Tracing", tracing ? "on: copies of all messages go to amq.rabbitmq.trace" : "off"],
+      ["Protected from deletion", isProtected ? "yes" : "no"],
+    ]));
+    if (may.administer()) {
+      update.show(vhost);
+      fill(trace, tracing ? "Stop tracing" : "Start tracing");
+      fill(protect, isProtected ? "Allow deletion" : "Protect from deletion");
+      show(buttons, true);
+    }
+    shown = vhost;
+    await Promise.all([tables?.refresh(signal), limits?.refresh(signal)]);
   };
+  return { element, refresh };
 }
 
 export const vhostsPage = { route: "vhosts", section: "admin", title: "Virtual hosts", menu: "Virtual hosts", create: createList };

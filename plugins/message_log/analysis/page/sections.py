@@ -107,7 +107,7 @@ def imbalances(page: Page) -> Section:
 
 
 def lost(page: Page) -> Section:
-    finding = f"{count(page.row_count('lost'), 'message')}, all or some of which are lost"
+    finding = f"{count(page.row_count('lost'), 'message')} that are lost, or of which some may be"
     return Section("lost", "Lost messages", 101, finding, page.traced("lost"))
 
 

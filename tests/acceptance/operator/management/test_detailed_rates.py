@@ -10,7 +10,6 @@ from pamqp.commands import Exchange, Queue
 from tests.support.amqp_client import Channel
 from tests.support.http import Api
 from warren.broker.core.telemetry.detailed_rates import DetailedRates
-from warren.plugins.management.stats.sampler import Sampler
 
 NAME = "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"
 CHANNEL = f"/channels/{quote(NAME, safe='')}"
@@ -97,13 +96,12 @@ def test_a_transaction_to_a_deleted_exchange_leaves_no_counters(api: Api, channe
 
 
 def test_they_have_rates(api: Api, channel: Channel) -> None:
-    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for _ in range(2):
-        list(sampler.sample_all(api.peer.clock.now_ms()))
+        api.sample()
         for _ in range(50):
             channel.publish("amq.fanout", "", b"x")
         api.peer.wait(5000)
-    list(sampler.sample_all(api.peer.clock.now_ms()))
+    api.sample()
     (incoming,) = api.get("/queues/%2F/a").json["incoming"]
     assert incoming["stats"]["publish_details"]["rate"] == 10.0
     published = counters_by_name(api.get(CHANNEL).json["publishes"], "exchange")

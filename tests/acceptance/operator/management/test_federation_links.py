@@ -4,7 +4,6 @@ import pytest
 
 from tests.support.fake_federation import FakeFederation, row
 from tests.support.http import Api
-from warren.plugins.management.stats.sampler import Sampler
 
 MISSING = (404, "Object Not Found", "Not Found")
 BROKEN = {"status": "error", "error": "no route to host", "state": "", "reason": "", "local_connection": ""}
@@ -59,12 +58,10 @@ def test_a_link_that_is_down_shows_the_error_and_the_next_attempt(api: Api, fede
 
 
 def test_the_rate_of_a_link_is_of_confirmed_messages(api: Api, federation: FakeFederation) -> None:
-    clock = api.peer.clock
-    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, more=api.state.more_samples)
     for confirmed in (10, 60):
         federation.rows = [row(confirmed=confirmed)]
-        clock.advance(5000)
-        list(sampler.sample_all(clock.now_ms()))
+        api.peer.clock.advance(5000)
+        api.sample()
     (link,) = api.get("/federation-links").json
     counted = link["local_channel"]["message_stats"]
     assert (counted["confirm"], counted["confirm_details"]["rate"], counted["publish"]) == (60, 10.0, 12)

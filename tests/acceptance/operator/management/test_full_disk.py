@@ -49,18 +49,15 @@ def test_every_route_that_stores_is_refused_for_now(full: Api, monkeypatch: pyte
     served = [one for one in routes().all if one.changes and one.method != "DELETE" and one.guard not in (ADMIN, LOCAL)]
     assert {str(route) for route in served} == set(STORING)
     before = len(full.peer.node.parameters.unsorted())
-    for route in served:
-        request = STORING[str(route)]
-        if not isinstance(request, str):
-            answer = full.request(route.method, *request, user=PM)
-            assert answer.status == 503 and answer.headers["retry-after"], route
+    requests = [(one.method, *request) for one in served if not isinstance(request := STORING[str(one)], str)]
+    for request in requests:
+        answer = full.request(*request, user=PM)
+        assert answer.status == 503 and answer.headers["retry-after"], request
     assert len(full.peer.node.parameters.unsorted()) == before
     assert "new" not in full.peer.node.parameters.globals()
     full.peer.node.alarms.clear(DISK)
-    for route in served:
-        request = STORING[str(route)]
-        if not isinstance(request, str):
-            assert full.request(route.method, *request, user=PM).status < 300, route
+    for request in requests:
+        assert full.request(*request, user=PM).status < 300, request
 
 
 def test_each_object_of_a_policymaker_counts(full: Api, monkeypatch: pytest.MonkeyPatch) -> None:

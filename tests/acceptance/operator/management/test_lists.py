@@ -142,21 +142,16 @@ def test_many_names_give_a_pattern_more_time() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_lists_are_sorted_in_slices_as_sorted_does(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slices, "RUN", 10)
     objects = [(7 * number % 31, number) for number in range(200)]
-    turns = []
-
-    async def visit() -> list[tuple[int, int]]:
-        sorting = asyncio.ensure_future(time_slices.sorted_in_slices(objects, lambda one: one[0], reverse))
-        while not sorting.done():
-            turns.append(True)
-            await asyncio.sleep(0)
-        return sorting.result()
-
+    turns = 0
+    sorting = asyncio.ensure_future(time_slices.sorted_in_slices(objects, lambda one: one[0], reverse))
+    while not sorting.done():
+        turns += 1
+        await asyncio.sleep(0)
     in_order = sorted(objects, key=lambda one: one[0], reverse=reverse)
-    assert asyncio.run(visit()) == in_order
-    assert len(turns) > 20
+    assert sorting.result() == in_order and turns > 20
     for count in (0, 3, 25, 300):
-        first = asyncio.run(time_slices.sorted_in_slices(objects, lambda one: one[0], reverse, count))
+        first = await time_slices.sorted_in_slices(objects, lambda one: one[0], reverse, count)
         assert first == in_order[:count]

@@ -1,14 +1,11 @@
-"""Declarations over HTTP while memory is low, and requests that wait."""
+"""Declarations over HTTP while memory is low."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.http import Api, asgi_scope, call_application
+from tests.support.http import Api
 from warren.broker.core.telemetry.resource_alarms import MEMORY
-from warren.plugins.management.framework.http_api import HTTPAPI
 
 BINDING = "/bindings/%2F/e/amq.topic/q/q"
 PUBLISH = {"routing_key": "k", "properties": {}, "payload": "", "payload_encoding": "string"}
@@ -49,7 +46,6 @@ OF_THE_SAME_NAME = (  # line ends are no part of it
     ("PUT", "/queues/%2F/q%0A", {}),
     ("PUT", "/exchanges/%2F/x%0A", {"type": "fanout"}),
 )
-TURNS = 20  # of the loop, until a request waits
 
 
 @pytest.fixture
@@ -98,31 +94,3 @@ def test_a_check_of_aliveness_declares_nothing_during_an_alarm(api: Api, alarm: 
     api.peer.node.alarms.set(alarm)
     assert api.get("/aliveness-test/%2F").status == 503
     assert not api.peer.node.vhosts["/"].queues
-
-
-@pytest.mark.parametrize(("method", "path", "body"), [NEW[0], NEW[1], ("DELETE", "/queues/%2F/q", None)])
-def test_a_request_that_has_waited_checks_the_rights_of_its_user_again(
-    api: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any
-) -> None:
-    vhost = api.peer.node.vhosts["/"]
-    waiting: list[Callable[[], None]] = []
-    api.request("PUT", "/queues/%2F/q", {})
-    api.peer.add_user("worker", ("management",))
-    monkeypatch.setattr(vhost, "unbinding_jobs", {("queue", "new"): None, ("exchange", "new"): None})
-    monkeypatch.setattr(vhost, "when_unbound", lambda kind, name, call: waiting.append(call))
-    queue = vhost.queues["q"]
-    queue.pause()
-    waiting.append(queue.resume)
-
-    async def visit() -> None:
-        asking = asyncio.ensure_future(call_application(web_of, *asgi_scope(method, path, body, user="worker")))
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        assert not asking.done()
-        api.peer.node.users.delete("worker")
-        for call in waiting:
-            call()
-        assert (await asking).status == 401
-
-    asyncio.run(visit())
-    assert "new" not in vhost.queues and "new" not in vhost.exchanges and "q" in vhost.queues

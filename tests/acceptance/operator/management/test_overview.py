@@ -6,7 +6,6 @@ from typing import Any
 from tests.support.http import Api
 from warren.broker.core.access.passwords import hash_password, verify_password
 from warren.broker.plugin import Service
-from warren.plugins.management.stats.sampler import Sampler
 
 ZERO = {"rate": 0.0}
 
@@ -63,10 +62,8 @@ def test_samples_of_several_virtual_hosts_are_added_up(api: Api) -> None:
     api.host.node.users.add("m", b"", ("management",))
     for vhost in ("/", "other"):
         api.host.node.users.set_permission("m", vhost, "", "", "")
-    sampler = Sampler(api.host.node, api.state.samples, api.host.connections)
     for _ in range(3):
-        for _each in sampler.sample_all(api.peer.clock.now_ms()):
-            pass
+        api.sample()
         api.peer.clock.advance(5000)
     api.host.node.users.change_password("m", hash_password("m", b"salt"))
     asked = "?lengths_age=60&lengths_incr=5"

@@ -8,7 +8,6 @@ from tests.support.http import Api
 from warren.broker.core.queues.queue import Queue
 from warren.broker.session import move_messages as move_module
 from warren.broker.session.move_messages import FULL, Move, MoveStep
-from warren.plugins.management.stats.sampler import Sampler
 
 PUBLISH = "/exchanges/%2F/amq.default/publish"
 MOVE = "/warren/queues/%2F/q/move"
@@ -242,21 +241,15 @@ def test_messages_before_one_that_the_user_may_not_write_are_moved_and_counted(q
 # Unacknowledged messages and ages
 
 
-def sample(api: Api) -> None:
-    sampler = Sampler(api.peer.node, api.state.samples, api.host.connections, watermarks=api.state.watermarks)
-    for _ in sampler.sample_all(api.peer.clock.now_ms()):
-        pass
-
-
 def test_unacked_messages_are_listed_with_consumer_channel_and_age(queues: Api) -> None:
     client = queues.peer.connect()
     channel = client.channel()
     queues.publish("q", "one", "three")
     channel.get("q", no_ack=False)
-    sample(queues)
+    queues.sample()
     queues.peer.clock.advance(20_000)
     channel.consume("q", consumer_tag="reader")
-    sample(queues)
+    queues.sample()
     listed = queues.get(UNACKED).json
     fields = ("delivery_tag", "consumer_tag", "payload_bytes", "age")
     assert [[one[field] for field in fields] for one in listed] == [[1, "", 3, 20], [2, "reader", 5, 0]]
@@ -292,11 +285,11 @@ def test_the_age_of_the_oldest_ready_message(queues: Api) -> None:
     queues.publish("q", "1")
     assert age() is None  # not sampled yet
     for _ in range(3):
-        sample(queues)
+        queues.sample()
         queues.peer.clock.advance(5_000)
     assert age() == 15
     queues.publish("q", "2")
-    sample(queues)
+    queues.sample()
     queues.peer.clock.advance(5_000)
     channel = queues.peer.connect().channel()
     got = channel.get("q", no_ack=False)

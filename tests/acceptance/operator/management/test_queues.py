@@ -7,7 +7,6 @@ import pytest
 from tests.support.http import Api, asgi_scope, call_application, request
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.properties import Properties
-from warren.plugins.management.stats.sampler import Sampler
 
 NOT_FOUND = (404, "Object Not Found", "Not Found")
 
@@ -106,8 +105,7 @@ def test_each_column_alone_is_the_same_as_among_all(api: Api) -> None:
         channel.get(name)
     channel.declare("own", exclusive=True)
     channel.consume("own", exclusive=True)
-    sampler = Sampler(api.host.node, api.state.samples, api.host.connections, watermarks=api.state.watermarks)
-    list(sampler.sample_all(api.peer.clock.now_ms()))
+    api.sample()
     api.peer.clock.advance(3 * api.state.samples.interval_ms)
     whole = api.get("/queues").json
     names = {name for queue in whole for name in queue}
@@ -229,10 +227,9 @@ def test_all_that_was_handed_out_is_the_sum_of_the_ways_it_went(api: Api) -> Non
 def test_samples_have_the_requested_interval_newest_first(api: Api) -> None:
     channel = api.peer.connect().channel()
     channel.declare("q")
-    sampler = Sampler(api.host.node, api.state.samples, api.host.connections)
     for _ in range(4):
         channel.fill("q", *[b"x"] * 10)
-        list(sampler.sample_all(api.peer.clock.now_ms()))
+        api.sample()
         api.peer.wait(5000)
     details = api.get("/queues/%2F/q?lengths_age=60&lengths_incr=5").json["messages_details"]
     assert [one["sample"] for one in details["samples"]] == [40, 30, 20, 10]

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -44,20 +45,26 @@ def losses(api: Api) -> dict[str, Change]:
         "user": lambda: users.delete("worker"),
         "tag": lambda: set_tags(api.peer.node.users, "worker", ()),
         "permission": lambda: users.clear_permission("worker", "/"),
+        "write": lambda: users.set_permission("worker", "/", ".*", "", ".*"),
     }
 
 
 def asked(web: HTTPAPI, method: str, path: str, body: object, user: str, change: Change,
-          begun: Callable[[], bool] = lambda: True, turns: int = TURNS) -> Response:  # fmt: skip
-    """Return the answer to a request during which something changes, after `begun` and some turns of the loop."""
+          begun: Callable[[], bool] = lambda: True, turns: int = TURNS,
+          held: AbstractAsyncContextManager[Any] | None = None) -> Response:  # fmt: skip
+    """Return the answer to a request during which something changes, after `begun` and some turns of the loop.
+
+    Until then a lock may be `held`.
+    """
 
     async def visit() -> Response:
-        asking = asyncio.ensure_future(call_application(web, *asgi_scope(method, path, body, user=user)))
-        await until_async(begun, every_s=0)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        assert not asking.done()
-        change()
+        async with held or nullcontext():
+            asking = asyncio.ensure_future(call_application(web, *asgi_scope(method, path, body, user=user)))
+            await until_async(begun, every_s=0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert not asking.done()
+            change()
         return await asking
 
     return asyncio.run(visit())
@@ -100,23 +107,29 @@ def test_a_user_that_becomes_protected_is_not_changed(api: Api, web_of: HTTPAPI,
     assert users.find("other").tags == ("protected",)
 
 
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("PUT", "/queues/%2F/new", {}), ("PUT", "/exchanges/%2F/new", {"type": "fanout"}),
+    ("DELETE", "/queues/%2F/q", None),
+])  # fmt: skip
+def test_a_former_user_changes_nothing_after_a_wait(
+    worker: Api, web_of: HTTPAPI, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: object
+) -> None:
+    vhost = worker.peer.node.vhosts["/"]
+    queue = vhost.queues["q"]
+    waiting: list[Change] = [lambda: worker.peer.node.users.delete("worker"), queue.resume]
+    monkeypatch.setattr(vhost, "unbinding_jobs", {("queue", "new"): None, ("exchange", "new"): None})
+    monkeypatch.setattr(vhost, "when_unbound", lambda kind, name, call: waiting.append(call))
+    queue.pause()
+    assert asked(web_of, method, path, body, "worker", lambda: [call() for call in waiting]).status == 401
+    assert "new" not in vhost.queues and "new" not in vhost.exchanges and "q" in vhost.queues
+
+
 # Imports
 
 
 def behind_another(api: Api, web: HTTPAPI, body: object, change: Change) -> Response:
     """Return the answer to an import of guest that waits behind another one."""
-
-    async def visit() -> Response:
-        imports = api.host.imports
-        async with imports._lock:
-            asking = asyncio.ensure_future(call_application(web, *asgi_scope("POST", "/definitions", body)))
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            assert not asking.done()
-            change()
-        return await asking
-
-    return asyncio.run(visit())
+    return asked(web, "POST", "/definitions", body, "guest", change, held=api.host.imports._lock)
 
 
 def test_an_import_does_not_change_a_user_that_becomes_protected(api: Api, web_of: HTTPAPI) -> None:
@@ -209,8 +222,10 @@ def test_a_get_ends_with_its_virtual_host(api: Api, web_of: HTTPAPI, ackmode: st
         assert answer.status == 404
 
 
-@pytest.mark.parametrize("loses", ["user", "tag", "permission"])
-def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("loses", "problem"), [
+    ("user", GONE[2]), ("tag", NO_TAG[2]), ("permission", NO_VHOST[2]), ("write", "write access to exchange"),
+])  # fmt: skip
+def test_a_move_without_the_right_ends(worker: Api, loses: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     worker.put("/queues/%2F/other")
     worker.publish("q", "1", "2", "3")
     step = Move.step
@@ -222,25 +237,8 @@ def test_a_move_without_the_right_ends(worker: Api, loses: str, monkeypatch: pyt
 
     monkeypatch.setattr(Move, "step", one_step)
     body = {"destination": {"queue": "other"}, "count": 3}
-    answer = worker.post("/warren/queues/%2F/q/move", body, user="worker")
-    reasons = {"user": GONE, "tag": NO_TAG, "permission": NO_VHOST}
-    assert answer.json == {"moved": 1, "messages_ready": 2, "problem": reasons[loses][2]}
-
-
-def test_a_move_checks_the_permission_in_each_step(worker: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker.put("/queues/%2F/other")
-    worker.publish("q", "1", "2")
-    step = Move.step
-
-    def one_step(self: Move, limit: int) -> MoveStep:
-        result = step(self, 1)
-        worker.peer.node.users.set_permission("worker", "/", ".*", "", ".*")
-        return result
-
-    monkeypatch.setattr(Move, "step", one_step)
-    body = {"destination": {"queue": "other"}, "count": 2}
     answer = worker.post("/warren/queues/%2F/q/move", body, user="worker").json
-    assert answer["moved"] == 1 and "write access to exchange" in answer["problem"]
+    assert (answer["moved"], answer["messages_ready"]) == (1, 2) and problem in answer["problem"]
 
 
 # Work in slices

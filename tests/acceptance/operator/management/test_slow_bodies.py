@@ -7,17 +7,14 @@ from typing import Any
 import pytest
 
 from tests.support.hashing import FakeHashing
-from tests.support.http import Api, asgi_scope, incoming_of, request
+from tests.support.http import Api, asgi_scope, incoming_of, request, serving
 from tests.support.polling import until_async
-from warren.broker.config import HTTPListener, SSLOptions
-from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.limits import Quota
 from warren.plugins.http.responses import HTTPError
 from warren.plugins.management.framework import bodies, http_api
 from warren.plugins.management.framework.http_api import HTTPAPI
 
 PATIENCE_S = 20
-NOWHERE = HTTPListener()
 FORM = b"username=guest&password=guest"
 LIMIT = 1 << 20
 
@@ -145,13 +142,10 @@ async def test_one_source_leaves_room_for_others(api: Api, web_of: HTTPAPI, monk
 async def test_a_login_whose_client_has_left_is_forgotten_though_its_body_never_came(api: Api, web_of: HTTPAPI) -> None:
     hashing = api.host.node.users.hashing = FakeHashing()
     hashing.slow = True
-    listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
-    await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
-    (listening,) = api.host.listening()
-    _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
-    head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDp4\r\n"
-    writer.write(f"{head}Content-Length: 9\r\n\r\n".encode())
-    await until_async(lambda: len(hashing.waiting) == 1)
-    writer.close()
-    await until_async(lambda: not hashing.waiting)
-    await listeners.close()
+    async with serving(api, lambda: web_of) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDp4\r\n"
+        writer.write(f"{head}Content-Length: 9\r\n\r\n".encode())
+        await until_async(lambda: len(hashing.waiting) == 1)
+        writer.close()
+        await until_async(lambda: not hashing.waiting)

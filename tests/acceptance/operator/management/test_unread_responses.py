@@ -223,55 +223,43 @@ async def test_responses_that_wait_when_the_service_stops_are_refused(
     await check(local.close, web, web._unread)
 
 
-def test_a_get_waits_for_room_before_it_takes_a_message(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_get_waits_for_room_before_it_takes_a_message(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "ROOM_S", 10)
-    api.publish("q0", "x")
-
-    async def run() -> None:
-        client = Client(api)
-        assert await client.begun() == 200
-        api.state.unread.key_limit = api.state.unread.used
-        take = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
-        getting = asyncio.ensure_future(ask(api, "/queues/%2F/q0/get", "POST", take))
-        await until_async(lambda: api.state.unread._waiting)
-        assert api.peer.node.vhosts["/"].queues["q0"].ready == 1
-        client.reads.set()
-        assert [got["payload"] for got in (await getting).json] == ["x"]
-        await client.task
-
-    asyncio.run(run())
+    api.peer.connect().channel().fill("q0", b"x")
+    client = Client(api)
+    assert await client.begun() == 200
+    api.state.unread.key_limit = api.state.unread.used
+    take = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    getting = asyncio.ensure_future(ask(api, "/queues/%2F/q0/get", "POST", take))
+    await until_async(lambda: api.state.unread._waiting)
+    assert api.peer.node.vhosts["/"].queues["q0"].ready == 1
+    client.reads.set()
+    assert [got["payload"] for got in (await getting).json] == ["x"]
+    await client.task
     assert api.state.unread.used == 0
 
 
-def test_a_response_longer_than_the_limits_is_made_if_no_other_one_waits(api: Api) -> None:
+async def test_a_response_longer_than_the_limits_is_made_if_no_other_one_waits(api: Api) -> None:
     api.state.unread.limit = api.state.unread.key_limit = 2000
-    assert len(api.get("/queues").json) == QUEUES
-
-    async def run() -> None:
-        first, second = Client(api), Client(api)
-        assert await first.begun() + await second.begun() == 703
-        for client in (first, second):
-            await client.read()
-
-    asyncio.run(run())
+    assert len((await ask(api, "/queues")).json) == QUEUES
+    first, second = Client(api), Client(api)
+    assert await first.begun() + await second.begun() == 703
+    for client in (first, second):
+        await client.read()
     assert api.state.unread.used == 0
 
 
-def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> None:
-    api.publish("q0", *["x" * 5000] * 3)
+async def test_a_get_that_may_not_have_a_long_response_takes_no_message(api: Api) -> None:
+    api.peer.connect().channel().fill("q0", *[b"x" * 5000] * 3)
     take = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
-
-    async def run() -> None:
-        client = Client(api)
-        assert await client.begun() == 200
-        api.state.unread.key_limit = api.state.unread.used
-        assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).status == 503
-        api.state.unread.key_limit += 5000
-        assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 2
-        await client.read()
-        assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 1
-
-    asyncio.run(run())
+    client = Client(api)
+    assert await client.begun() == 200
+    api.state.unread.key_limit = api.state.unread.used
+    assert (await ask(api, "/queues/%2F/q0/get", "POST", take)).status == 503
+    api.state.unread.key_limit += 5000
+    assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 2
+    await client.read()
+    assert len((await ask(api, "/queues/%2F/q0/get", "POST", take)).json) == 1
 
 
 def test_the_excess_of_one_source_leaves_room_for_others() -> None:

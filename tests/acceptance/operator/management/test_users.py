@@ -1,7 +1,6 @@
 """Users and their permissions over HTTP."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
 @pytest.fixture
-def api() -> Iterator[Api]:
+def api(api: Api) -> Api:
     """The HTTP API of a broker that hashes passwords."""
-    made = Api()
-    made.host.node.users.hashing, made.host.node.users.algorithm = FakeHashing(), SHA256
-    yield made
-    made.close()
+    api.host.node.users.hashing, api.host.node.users.algorithm = FakeHashing(), SHA256
+    return api
 
 
 def test_a_user_is_made_shown_changed_and_deleted(api: Api) -> None:

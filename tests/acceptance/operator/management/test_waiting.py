@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.http import Api, incoming_of, request
+from tests.support.http import Api, incoming_of, request, serving
 from tests.support.polling import until_async
-from warren.broker.config import HTTPListener, SSLOptions
-from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 from warren.plugins.http.limits import Quota
 from warren.plugins.http.responses import Response
 from warren.plugins.management.api import queue_messages
@@ -21,7 +19,6 @@ from warren.plugins.management.framework.http_api import HTTPAPI
 from warren.plugins.management.framework.request import Request
 
 PATIENCE_S = 20
-NOWHERE = HTTPListener()
 GET = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
 MOVE = {"count": 9, "destination": {"queue": "other"}}
 HEALTH = "/health/checks/is-in-service"
@@ -182,15 +179,12 @@ async def test_clients_that_disconnect_do_not_block_health_checks(
         writer.write(f"{head}Content-Length: 2\r\n\r\n{{}}".encode())
         return reader, writer
 
-    listeners = HTTPListeners(api.host, HTTPApp("management", "http", "json", lambda: web_of))
-    await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
-    (listening,) = api.host.listening()
-    leaving = [await connected(listening.port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
-    await until_async(lambda: web_of._storing == 50)
-    reader, writer = await connected(listening.port, "GET", HEALTH)
-    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-    for _, closing in leaving:
-        closing.close()
-    await until_async(lambda: web_of._requests.used == web_of._storing == 0)
-    writer.close()
-    await listeners.close()
+    async with serving(api, lambda: web_of) as port:
+        leaving = [await connected(port, "PUT", f"/queues/%2F/{number}") for number in range(50)]
+        await until_async(lambda: web_of._storing == 50)
+        reader, writer = await connected(port, "GET", HEALTH)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        for _, closing in leaving:
+            closing.close()
+        await until_async(lambda: web_of._requests.used == web_of._storing == 0)
+        writer.close()

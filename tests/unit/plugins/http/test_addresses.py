@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -20,13 +19,6 @@ NOWHERE = HTTPListener()
 NO_TLS = SSLOptions()
 
 
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
-
-
 def listeners_of(api: Api) -> HTTPListeners:
     app = HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello"), OPTION)
     return HTTPListeners(api.host, app)
@@ -41,20 +33,17 @@ async def greeting(port: int) -> bytes:
         writer.close()
 
 
-def test_a_listener_is_bound_at_once_and_answers_from_the_first_request_on(api: Api) -> None:
-    async def visit() -> None:
-        listeners = listeners_of(api)
-        await listeners.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
-        (listening,) = api.host.listening()
-        assert (len(listeners), listening.protocol, listening.host) == (1, "http/greeting", "127.0.0.1")
-        for _ in range(2):
-            answer = await asyncio.wait_for(greeting(listening.port), PATIENCE_S)
-            assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"hello")
-        await listeners.close()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", listening.port)
-
-    asyncio.run(visit())
+async def test_a_listener_is_bound_at_once_and_answers_from_the_first_request_on(api: Api) -> None:
+    listeners = listeners_of(api)
+    await listeners.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
+    (listening,) = api.host.listening()
+    assert (len(listeners), listening.protocol, listening.host) == (1, "http/greeting", "127.0.0.1")
+    for _ in range(2):
+        answer = await asyncio.wait_for(greeting(listening.port), PATIENCE_S)
+        assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"hello")
+    await listeners.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", listening.port)
 
 
 def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api: Api) -> None:
@@ -76,16 +65,13 @@ def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api
         asyncio.run(visit(HTTPListener(port=taken.getsockname()[1])))
 
 
-def test_an_unused_listener_closes_too(api: Api) -> None:
-    async def visit() -> None:
-        listeners = listeners_of(api)
-        await listeners.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
-        (listening,) = api.host.listening()
-        await listeners.close()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", listening.port)
-
-    asyncio.run(visit())
+async def test_an_unused_listener_closes_too(api: Api) -> None:
+    listeners = listeners_of(api)
+    await listeners.open(HTTPListener(port=0), NOWHERE, NO_TLS, NOWHERE)
+    (listening,) = api.host.listening()
+    await listeners.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", listening.port)
 
 
 def test_loopback_addresses_are_recognised() -> None:

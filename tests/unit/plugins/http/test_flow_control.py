@@ -3,38 +3,20 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Iterator
 
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.support.http import Api
+from tests.support.http import Api, serving
 from tests.support.polling import until_async
-from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http import connection as protocol_module
 from warren.plugins.http import lazy_listener as door_module
-from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 20
-NOWHERE = HTTPListener()
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LONG = "x" * (32 << 20)  # more than the buffers of both sockets
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
-
-
-async def opened(api: Api, text: str, request_timeout: int = 5_000) -> tuple[HTTPListeners, int]:
-    listeners = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse(text)))
-    await listeners.open(HTTPListener(port=0, request_timeout=request_timeout), NOWHERE, SSLOptions(), NOWHERE)
-    (listening,) = api.host.listening()
-    return listeners, listening.port
 
 
 async def until_open_are(api: Api, count: int) -> None:
@@ -42,29 +24,22 @@ async def until_open_are(api: Api, count: int) -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "Connection: close\r\n"])
-def test_a_client_that_does_not_read_its_answer_is_closed(
+async def test_a_client_that_does_not_read_its_answer_is_closed(
     api: Api, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     monkeypatch.setattr(protocol_module, "STALL_CHECK_S", 0.2)
-
-    async def visit() -> None:
-        listeners, port = await opened(api, LONG)
+    async with serving(api, LONG) as port:
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\n" + ending.encode() + b"\r\n"))
             await until_open_are(api, 1)
             await until_open_are(api, 0)
-        await listeners.close()
-
-    asyncio.run(visit())
 
 
 @pytest.mark.parametrize("body_bytes", [1 << 20, 24 << 20])
-def test_a_client_that_sends_all_of_a_refused_body_gets_the_answer(api: Api, body_bytes: int) -> None:
+async def test_a_client_that_sends_all_of_a_refused_body_gets_the_answer(api: Api, body_bytes: int) -> None:
     """The greeter answers without the body."""
     head = f"PUT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {body_bytes}\r\n\r\n".encode()
-
-    async def visit() -> None:
-        listeners, port = await opened(api, "hello")
+    async with serving(api, "hello") as port:
         for _ in range(5):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(head + bytes(body_bytes))
@@ -72,20 +47,15 @@ def test_a_client_that_sends_all_of_a_refused_body_gets_the_answer(api: Api, bod
             assert (await asyncio.wait_for(reader.read(), PATIENCE_S)).endswith(b"hello")
             writer.close()
         await until_open_are(api, 0)
-        await listeners.close()
-
-    asyncio.run(visit())
 
 
 @pytest.mark.parametrize("sends", [False, True])
-def test_input_after_a_response_is_limited_in_time_and_length(
+async def test_input_after_a_response_is_limited_in_time_and_length(
     api: Api, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
     monkeypatch.setattr(protocol_module, "REST_BYTES", 4 << 20)
     head = b"PUT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000000\r\n\r\n"
-
-    async def visit() -> None:
-        listeners, port = await opened(api, "hello", request_timeout=30_000 if sends else 200)
+    async with serving(api, "hello", request_timeout=30_000 if sends else 200) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head)
         assert (await asyncio.wait_for(reader.read(), PATIENCE_S)).endswith(b"hello")
@@ -96,16 +66,11 @@ def test_input_after_a_response_is_limited_in_time_and_length(
                     await writer.drain()
         await until_open_are(api, 0)
         writer.close()
-        await listeners.close()
-
-    asyncio.run(visit())
 
 
-def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol_module, "STALL_CHECK_S", 0.5)
-
-    async def visit() -> None:
-        listeners, port = await opened(api, LONG)
+    async with serving(api, LONG) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         got = 0
@@ -114,12 +79,9 @@ def test_a_client_that_reads_slowly_gets_its_answer(api: Api, monkeypatch: pytes
             await asyncio.sleep(0.02)
         writer.close()
         assert got > len(LONG)
-        await listeners.close()
-
-    asyncio.run(visit())
 
 
-def test_a_connection_that_its_client_resets_does_not_stay_for_the_idle_time(
+async def test_a_connection_that_its_client_resets_does_not_stay_for_the_idle_time(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[protocol_module.Protocol] = []
@@ -130,22 +92,17 @@ def test_a_connection_that_its_client_resets_does_not_stay_for_the_idle_time(
         lost.append(protocol)
 
     monkeypatch.setattr(protocol_module.Protocol, "connection_lost", noted)
-
-    async def visit() -> None:
-        listeners, port = await opened(api, "hello")
+    async with serving(api, "hello") as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST)
         await asyncio.wait_for(reader.readuntil(b"hello"), PATIENCE_S)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
         await until_async(lambda: len(lost) > 0)
-        await listeners.close()
-
-    asyncio.run(visit())
     assert lost[0].timeout_keep_alive_task is None
 
 
-def test_the_idle_time_of_a_connection_is_that_of_the_configuration(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_idle_time_of_a_connection_is_configured(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[float] = []
     made = protocol_module.Protocol.connection_made
 
@@ -154,26 +111,16 @@ def test_the_idle_time_of_a_connection_is_that_of_the_configuration(api: Api, mo
         times.append(protocol.timeout_keep_alive)
 
     monkeypatch.setattr(protocol_module.Protocol, "connection_made", noted)
-
-    async def visit() -> None:
-        app = HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hello"))
-        listeners = HTTPListeners(api.host, app)
-        await listeners.open(HTTPListener(port=0, idle_timeout=1_500), NOWHERE, SSLOptions(), NOWHERE)
-        (listening,) = api.host.listening()
-        _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+    async with serving(api, "hello", idle_timeout=1_500) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
         await until_async(lambda: len(times) > 0)
         writer.close()
-        await listeners.close()
-
-    asyncio.run(visit())
     assert times == [1.5]
 
 
-def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "SOURCE_LIMIT", 3)
-
-    async def visit() -> None:
-        listeners, port = await opened(api, "hello")
+    async with serving(api, "hello") as port:
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
         await until_open_are(api, 3)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -182,12 +129,9 @@ def test_one_address_cannot_take_all_connections(api: Api, monkeypatch: pytest.M
         writer.close()
         for client in clients:
             client.close()
-        await listeners.close()
-
-    asyncio.run(visit())
 
 
-def test_a_failed_start_of_an_application_is_logged_and_repeated(api: Api) -> None:
+async def test_a_failed_start_of_an_application_is_logged_and_repeated(api: Api) -> None:
     """The connection that finds the fault is closed, and a later one is answered."""
     made: list[int] = []
 
@@ -207,20 +151,14 @@ def test_a_failed_start_of_an_application_is_logged_and_repeated(api: Api) -> No
         finally:
             writer.close()
 
-    async def visit() -> None:
-        listeners = HTTPListeners(api.host, HTTPApp("greeter", "http/greeting", "json", application))
-        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
-        (listening,) = api.host.listening()
-        assert await asyncio.wait_for(ask(listening.port), PATIENCE_S) == b""
-        assert (await asyncio.wait_for(ask(listening.port), PATIENCE_S)).startswith(b"HTTP/1.1 200 ")
+    async with serving(api, application) as port:
+        assert await asyncio.wait_for(ask(port), PATIENCE_S) == b""
+        assert (await asyncio.wait_for(ask(port), PATIENCE_S)).startswith(b"HTTP/1.1 200 ")
         failed = [fields for event, _, fields in api.peer.log if event == "task_failed"]
         assert [(fields["task"], fields["service"]) for fields in failed] == [("http_server", "greeter")]
-        await listeners.close()
-
-    asyncio.run(visit())
 
 
-def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
+async def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
     """Upgrade requests and bytes that are not HTTP caused two lines and one line each."""
 
     async def ask(port: int, request: bytes) -> bytes:
@@ -230,8 +168,7 @@ def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
         writer.close()
         return line
 
-    async def visit() -> None:
-        listeners, port = await opened(api, "hello")
+    async with serving(api, "hello") as port:
         upgrade = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         assert (await ask(port, upgrade)).startswith(b"HTTP/1.1 200 ")
         assert not [event for event, _, _ in api.peer.log if event == "http"]
@@ -242,6 +179,3 @@ def test_requests_of_strangers_do_not_fill_the_log(api: Api) -> None:
         said = "Invalid HTTP request received."
         lines = [fields for event, _, fields in api.peer.log if event == "http"]
         assert lines == [{"what": said}, {"what": said, "left_out": 4}]
-        await listeners.close()
-
-    asyncio.run(visit())

@@ -1,34 +1,23 @@
 """Long input of HTTP clients: heads, and bodies of requests that are refused before their end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from starlette.responses import PlainTextResponse
 
-from tests.support.http import Api
+from tests.support.http import Api, serving
 from tests.support.polling import until_async
-from warren.broker.config import HTTPListener, SSLOptions
 from warren.plugins.http.connection import UNREAD_BYTES
 from warren.plugins.http.h11_input import HEAD_BYTES
-from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 20
-NOWHERE = HTTPListener()
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 PUT = b"PUT / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = PUT + b"Transfer-Encoding: chunked\r\n\r\n"
 Dialogue = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@pytest.fixture
-def api() -> Iterator[Api]:
-    made = Api()
-    yield made
-    made.close()
 
 
 def talk(api: Api, dialogue: Dialogue) -> list[dict[str, Any]]:
@@ -37,16 +26,12 @@ def talk(api: Api, dialogue: Dialogue) -> list[dict[str, Any]]:
 
     async def visit() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
-        app = HTTPApp("greeter", "http/greeting", "json", lambda: PlainTextResponse("hi"))
-        listeners = HTTPListeners(api.host, app)
-        await listeners.open(HTTPListener(port=0), NOWHERE, SSLOptions(), NOWHERE)
-        (listening,) = api.host.listening()
-        reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
-        async with asyncio.timeout(PATIENCE_S):
-            await dialogue(reader, writer)
-        writer.close()
-        await until_async(lambda: api.peer.server.limits.open == 0)
-        await listeners.close()
+        async with serving(api, "hi") as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            async with asyncio.timeout(PATIENCE_S):
+                await dialogue(reader, writer)
+            writer.close()
+            await until_async(lambda: api.peer.server.limits.open == 0)
 
     asyncio.run(visit())
     return errors
