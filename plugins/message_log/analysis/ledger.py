@@ -420,8 +420,9 @@ def reduce_events(
     count = sum(hour == source.hour for hour, _ in places)
     if found is None and source.file is not None:
         yield places[source.hour, 0], Reduced({}, [source.file.path])
-    for facts in found or ():
-        for number, part in enumerate(divide(facts, count)):
+    if found:
+        whole = merge(found, OF_FILES) if len(found) > 1 else found[0]
+        for number, part in enumerate(divide(whole, count)):
             yield places[source.hour, number], Reduced(part, [])
 
 
