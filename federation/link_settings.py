@@ -36,7 +36,7 @@ class LinkSettings:
     reconnect_delay_s: float = RECONNECT_DELAY_S
     max_hops: int = MAX_HOPS
     expires_ms: int | None = None  # of the upstream queue
-    message_ttl_ms: int | None = None  # there
+    message_ttl_ms: int | None = None  # likewise
     trust_user_id: bool = False
     ack_mode: AckMode = "on-confirm"
     queue_type: str = "classic"

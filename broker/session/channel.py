@@ -43,7 +43,7 @@ class Channel(ChannelState):
         self.unfinished = connection.node.unfinished_of(self.user.account)
         self._counted = True  # as an open channel
         self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
-        self.check_new: CheckNew = partial(check_new, connection)  # before an object is created; may block it
+        self.check_new: CheckNew = partial(check_new, connection)  # before an object is created; may raise Blocked
         self.last_queue = ""
         self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
         self.get_until_ms = 0  # when a basic.get that waits for a message to be read fails; 0 without one

@@ -25,8 +25,8 @@ class Watch:
 
     _store: PostgreSQLStore
     _retry_s: float
-    _changed: Callable[[str], None]  # each beat, with the reason why nothing can be stored now, or an empty text
-    _lost: Callable[[Exception], None]  # once, with the error after which this broker no longer owns the store
+    _changed: Callable[[str], None]  # called each beat, with the reason why nothing can be stored now, or an empty text
+    _lost: Callable[[Exception], None]  # called once, with the error after which this broker no longer owns the store
 
     def __post_init__(self) -> None:
         self._failing_s: float | None = None  # since when
