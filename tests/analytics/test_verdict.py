@@ -31,6 +31,7 @@ BOOT = {
     "end": 10,
     "lost_records": 0,
     "sample_rate": 1.0,
+    "offset": 0,
     "stopped": True,
     "snapshot": True,
     "first": BEGUN,
@@ -48,7 +49,8 @@ def described(*changed: Values, known: Known = AT_ONCE) -> list[Boot]:
     for each in ({**BOOT, **one} for one in changed):
         name = {"node": each["node"], "boot_id": each["boot_id"]}
         span = {"first_row": 0, "last_row": each["rows"] - 1, "records": each["records"]}
-        clock = {"least_offset": 0, "greatest_offset": 0, "sample_rate": each["sample_rate"]}
+        offsets = {"least_offset": each["offset"], "greatest_offset": each["offset"]}
+        clock = {**offsets, "sample_rate": each["sample_rate"]}
         rows.append({**name, **span, **clock, "first": each["first"], "last": each["last"]})
         about = {**name, "queues": 0, "queue_rows": 0, "lost_records": each["lost_records"]}
         rate = {"sample_rate": each["sample_rate"]}
@@ -58,6 +60,11 @@ def described(*changed: Values, known: Known = AT_ONCE) -> list[Boot]:
             closings.append({**about, **rate, **link, "snapshot": number, "row": row, "kind": kind, "at": at})
     tables = (facts.ROWS.schema, rows), (snapshots.CLOSINGS.schema, closings)
     return boots_of(*(pa.Table.from_pylist(of_table, columns) for columns, of_table in tables), known)
+
+
+def test_a_clock_that_is_set_between_two_ranges_of_rows_has_moved() -> None:
+    (boot,) = described({}, {"snapshot": False, "offset": -5})
+    assert boot.clock_moved_us == 5
 
 
 def judged(*changed: Values, known: Known = AT_ONCE, lost: int = 0, reasons: tuple[str, ...] = ()) -> Verdict:
