@@ -390,6 +390,16 @@ def test_a_broker_that_runs_while_the_analysis_takes_long_is_not_dead(
     assert len(calls) == 1
 
 
+def test_of_killed_brokers_no_later_snapshot_is_expected(tmp_path: Path) -> None:
+    first, second = Log(tmp_path / "export", A, "b0").begin("q"), Log(tmp_path / "export", A, "b1", START + HOUR)
+    first.publish("q")
+    first.write()
+    second.follow(first).recovered("q", 1)
+    second.begin().stop()
+    ledger = expect(first.folder, INCOMPLETE, r"no record is checked: the log ended before .* \(a@lab b0\)")
+    assert not any("yet" in reason for reason in ledger.verdict.reasons)
+
+
 @pytest.mark.parametrize(("waiting", "status"), [(90_140, INCOMPLETE), (0, BALANCED)])
 def test_a_copy_of_a_log_in_which_no_record_is_checked_is_not_balanced(
     tmp_path: Path, waiting: int, status: str
@@ -452,6 +462,35 @@ def test_a_boot_whose_node_has_lost_its_state_is_compared_with_the_one_before_by
         second.snapshot(kind)
     second.write()
     expect(first.folder, IMBALANCED, r"20 confirmed messages lost at a restart \(20 of q at a@lab b0\)")
+
+
+def test_a_boot_that_lost_both_names_of_the_one_before_is_a_reason(tmp_path: Path) -> None:
+    restarts(tmp_path / "export", START)
+    Log(tmp_path / "export", A, "b1", START + HOUR).begin().stop()
+    expect(tmp_path / "export", INCOMPLETE, r"certain: the boot before is not known: .* \(a@lab b1\)\.")
+
+
+def test_brokers_that_are_killed_soon_after_each_other_are_linked_in_their_order(tmp_path: Path) -> None:
+    """The writer of the second one waits for the first one's, and locks the state after that of the third one."""
+    first, second, third = (Log(tmp_path / "export", A, f"a{at}", START + at * HOUR / 3600) for at in (1, 2, 3))
+    first.snapshot(schema.START)
+    for log, before in ((first, None), (second, first), (third, second)):
+        if before is not None:
+            log.follow(before).recovered("q", len(before.ready["q"]))
+            log.link |= {"exported_boot": before.boot_id, "exported_at": before.start}
+            by_state = {"previous_boot": "a3", "previous_batch": 1000}
+            if log is third:
+                by_state = {"previous_boot": "a1", "previous_row": first.row, "previous_batch": first.batch}
+            log.link |= by_state
+            log.snapshot(schema.START)
+        for _ in range(MESSAGES):
+            log.confirm(log.publish("q"))
+        log.snapshot(schema.STOP if log is third else schema.PERIODIC)
+        log.write()
+    ledger = expect(first.folder, INCOMPLETE, r"certain: a broker was killed: .* \(a@lab a1, a@lab a2\)\.")
+    assert len(ledger.verdict.reasons) == 1
+    pairs = [(each.boot_id, each.next_boot_id, each.missing, each.at_risk) for each in ledger.durability]
+    assert pairs == [("a1", "a2", 0, 0), ("a2", "a3", 0, 0)]
 
 
 # Two brokers of one name
@@ -564,7 +603,18 @@ STORES: dict[str, Store] = {
         (r"certain: a broker was killed",),
     ),
     "expired before the next start": (STOP, 4, 0, {"recovered": 20}, BALANCED, (20, 20, 0, 0, 0), ()),
-    "a run without the export": (STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}, BALANCED, (), ()),
+    "another store after a run without the export": (
+        *(STOP, 20, 0, EMPTY | {"store": 2}, IMBALANCED, (20, 20, 20, 20, 20)),
+        (LOST_20, REPLACED),
+    ),
+    "another store after a kill, with messages at consumers": (
+        *(KILL, 20, 3, EMPTY | {"store": 2}, IMBALANCED, (23, 20, 23, 20, 23)),
+        (LOST_20, r"up to 3 confirmed messages"),
+    ),
+    "a run without the export": (
+        *(STOP, 8, 0, {"settling_batch": 1000, "recovered_batch": 1001}, INCOMPLETE, ()),
+        (r"certain: the store has settled messages since the boot before, .* without the export, .* \(a@lab a2\)\.",),
+    ),
     "a run without the export that settled nothing": (
         *(STOP, 20, 0, {"recovered_batch": 1001}, BALANCED),
         *((20, 20, 0, 0, 0), ()),

@@ -112,6 +112,7 @@ def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:
 @pytest.mark.sockets
 def test_messages_that_a_restart_brought_back_are_settled_and_balance(tmp_path: Path) -> None:
     with Node(tmp_path, "again") as node:
+        noted = json.loads((node.data / "message_log.json").read_text())
         node.publish("q", 3)
         node.stop()
         node.start()
@@ -122,5 +123,6 @@ def test_messages_that_a_restart_brought_back_are_settled_and_balance(tmp_path: 
     made = report_in(tmp_path)
     assert (made["input"]["skipped"], made["totals"]["delivered"]) == ({}, 3)
     first, second = made["conservation"]["boots"]
+    assert noted["boot_id"] == first["boot_id"], "it is noted before the first client"
     assert first["exported_boot"] is None and second["exported_boot"] == second["previous_boot"] == first["boot_id"]
     assert first["last"] <= second["exported_at"] <= second["first"]

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from warren.plugins.message_log.analysis import facts, snapshots
-from warren.plugins.message_log.analysis.boots import Boot, Known, boots_of, micros
+from warren.plugins.message_log.analysis.boots import Boot, Known, boots_of, micros, predecessors
 from warren.plugins.message_log.analysis.report import conservation_of
 from warren.plugins.message_log.analysis.verdict import MISSING, Imbalance, Verdict, verdict
 from warren.plugins.message_log.cli import exit_status, main
@@ -23,6 +23,7 @@ Values = dict[str, Any]
 BEGUN = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 ENDED = BEGUN + timedelta(minutes=10)
 LINK = dict.fromkeys(("previous_boot", "previous_row", "previous_at", "retention_days", "comparable"))
+Names = tuple[str | None, str | None]
 BOOT = {
     "node": "a",
     "boot_id": "b1",
@@ -136,6 +137,30 @@ def test_the_boot_before_is_missing_unless_it_had_no_record_or_is_too_old(
     )
     asked = Known(listed_us=AT_ONCE.listed_us, since_us=micros(BEGUN))
     assert judged(before, known=asked).reasons == [], "it was not asked for"
+
+
+@pytest.mark.parametrize(
+    ("starts", "before"),
+    [
+        ({"a": (None, None), "b": ("c", "a"), "c": ("a", "b")}, {"a": None, "b": "a", "c": "b"}),  # the state is late
+        ({"a": ("b", None), "b": (None, "a")}, {"a": None, "b": "a"}),  # likewise, of the first boots of a node
+        ({"b": ("a", "a"), "c": ("b", "a")}, {"b": "a", "c": "b"}),  # the data folder is an earlier copy
+        ({"b": ("a", "a"), "c": ("a", "b")}, {"b": "a", "c": "b"}),  # the state is an earlier copy
+        ({"b": ("a", None)}, {"b": "a"}),  # the data folder was lost
+        ({"b": (None, "a")}, {"b": "a"}),  # the state was lost
+        ({"c": ("a", "b")}, {"c": "a"}),  # the log of a boot was lost
+        ({"a": ("x", "b"), "b": ("y", "a")}, {"a": "x", "b": "y"}),  # damaged
+    ],
+)
+def test_a_boot_follows_the_later_one_of_those_that_the_state_and_the_data_folder_name(
+    starts: dict[str, Names], before: dict[str, str | None]
+) -> None:
+    common = {"node": "n", "kind": schema.START}
+    rows = [
+        common | {"boot_id": name, "previous_boot": by_state, "exported_boot": by_data}
+        for name, (by_state, by_data) in starts.items()
+    ]
+    assert predecessors(rows) == {("n", name): previous for name, previous in before.items()}
 
 
 def test_a_boot_reaches_as_far_as_the_next_one_says() -> None:

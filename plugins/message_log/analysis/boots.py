@@ -1,7 +1,7 @@
 """The boots of all nodes: which rows each should have logged, what became of it, and which boot it followed.
 
-A boot is linked to the one before it by the name in the snapshot of its start. Only boots without such a link are put
-in an order by the clock, which may have been set back between two boots.
+A boot is linked to the one before it by the names in the snapshot of its start (`predecessors`). Only boots without
+such a link are put in an order by the clock, which may have been set back between two boots.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,12 +60,15 @@ class Boot:
     store ... damage              the store that it found, and `previous_batch`, as its first snapshot says
     durable_batch, last_batch     the greatest ones of its snapshots
     store_fault                   what is wrong with the store since the boot before: LACKING, REPLACED, DAMAGED or None
+    follows                       the boot before it (`predecessors`)
     next_boot_id                  the boot of the same node after it in this input
     killed                        it did not stop, and the broker was started again
     silent                        it did not stop, was not started again, and nothing was seen of it for too long
     unfinished                    rows that its writer had received, and not finished when it ended
     unwritten                     rows that its writer has received, and will finish while the boot goes on
     lacks_previous                the boot before it should be in this input, and is not
+    unlinked                      it knew of no boot before it, and there is one in this input
+    unlogged                      the store settled messages between the stop of the boot before and its start
     contested                     another boot of the same name ran at the same time, or followed the same boot
     """
 
@@ -105,8 +108,11 @@ class Boot:
     durable_batch: int = 0
     last_batch: int = 0
     store_fault: str | None = None
+    follows: str | None = None
     next_boot_id: str | None = None
     lacks_previous: bool = False
+    unlinked: bool = False
+    unlogged: bool = False
     contested: bool = False
 
     @property
@@ -127,6 +133,11 @@ class Boot:
         """Whether every row that there was is in the log."""
         rows = self.end_row - self.first_row + self.unfinished + self.lost_records
         return self.records - self.duplicated == rows
+
+    @property
+    def over(self) -> bool:
+        """Whether it will have no further record or snapshot."""
+        return self.stopped or self.killed or self.silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +168,9 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
     ranges = keyed(rows.to_pylist(), *BOOT)
     snapshots = keyed((row for row in closings.to_pylist() if row["queue_rows"] == row["queues"]), *BOOT)
     boots = [Boot(*name) for name in {**ranges, **snapshots}]
+    before = predecessors(row for of_boot in snapshots.values() for row in of_boot)
     for boot in boots:
+        boot.follows = before.get(boot.name)
         if boot.name in ranges:
             add_rows(boot, ranges[boot.name])
         if boot.name in snapshots:
@@ -208,8 +221,6 @@ def add_snapshots(boot: Boot, snapshots: list[Values]) -> None:
         if row["kind"] == START:
             for name in (*LINK, *STORE):
                 setattr(boot, name, row[name])
-    if boot.previous_boot is None:  # the state of the node was lost
-        boot.previous_boot, boot.previous_at = boot.exported_boot, boot.exported_at
 
 
 def choose_range(boot: Boot, snapshots: list[Values]) -> None:
@@ -226,6 +237,35 @@ def choose_range(boot: Boot, snapshots: list[Values]) -> None:
         boot.to_snapshot, boot.to_row = last["snapshot"], last["row"]
 
 
+def predecessors(rows: Iterable[Values]) -> dict[Name, str | None]:
+    """Return the boot before each one, or None, by the closing rows of snapshots of starts.
+
+    It is `previous_boot` by the state of the node, or `exported_boot` by the data folder of the broker. They differ if
+    brokers are killed one soon after another, since their writers may lock the state in another order, and if the state
+    or the data folder is lost or an earlier copy. The later one of both is right; which one that is, `exported_boot` of
+    all starts says, since the data folder never names a boot that started later.
+    """
+    starts = {(row["node"], row["boot_id"]): row for row in rows if row["kind"] == START}
+    found = {}
+    for (node, boot_id), row in starts.items():
+        by_state, by_data = row["previous_boot"], row["exported_boot"]
+        if by_state != by_data:
+            started_later = boot_id in earlier(starts, node, by_state)
+            if by_state is None or started_later or by_state in earlier(starts, node, by_data):
+                by_state = by_data
+        found[node, boot_id] = by_state
+    return found
+
+
+def earlier(starts: Mapping[Name, Values], node: str, boot_id: str | None) -> set[str]:
+    """Return a boot and those that exported before it, by the data folder of the broker."""
+    found: set[str] = set()
+    while boot_id is not None and boot_id not in found:
+        found.add(boot_id)
+        boot_id = starts[node, boot_id]["exported_boot"] if (node, boot_id) in starts else None
+    return found
+
+
 def link(boots: list[Boot], known: Known) -> list[Boot]:
     """Link the boots of one node, and return them in their order.
 
@@ -239,20 +279,25 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
     by_id = {boot.boot_id: boot for boot in ordered}
     newest_us = max(micros(boot.last) for boot in boots)
     for before, boot in pairwise(ordered):
-        if boot.previous_boot is None and not boot.started and not boot.contested:
+        if boot.follows is None and not boot.started and not boot.contested:
             before.next_boot_id = boot.boot_id
     for boot in ordered:
-        previous = by_id.get(boot.previous_boot or "")
         named = [(boot.exported_boot, boot.exported_at)]
         named += [(boot.previous_boot, boot.previous_at)] if boot.previous_row != 0 else []  # it had no records
         ends_us = [micros(at or boot.first) for name, at in named if name is not None and name not in by_id]
         boot.lacks_previous = not all(is_excused(end_us, ordered, newest_us, known) for end_us in ends_us)
-        if previous is not None and previous is not boot and not boot.contested:
+        if boot.contested:
+            continue
+        boot.unlinked = boot.started and boot.follows is None and boot is not ordered[0]
+        if (in_state := by_id.get(boot.previous_boot or "", boot)) is not boot:
+            claim(in_state, boot.previous_row or 0, known)
+        if (previous := by_id.get(boot.follows or "", boot)) is not boot:
             previous.next_boot_id = boot.boot_id
-            claim(previous, boot.previous_row or 0, known)
             if boot.comparable is not False:
-                durable_batch = max(previous.durable_batch, boot.previous_batch or 0)
-                boot.store_fault = fault_of(previous.store, durable_batch, boot)
+                by_state = boot.previous_batch or 0 if previous is in_state else 0
+                boot.store_fault = fault_of(previous.store, max(previous.durable_batch, by_state), boot)
+                same = previous.stopped and previous.store is not None and previous.store == boot.store
+                boot.unlogged = same and (boot.settling_batch or 0) > previous.last_batch
     return ordered
 
 
@@ -272,8 +317,8 @@ def in_order(boots: list[Boot]) -> list[list[Boot]]:
     by_id = {boot.boot_id: boot for boot in boots}
     followers: dict[str | None, list[Boot]] = {}
     for boot in sorted(boots, key=lambda each: (micros(each.first), each.boot_id)):
-        known = boot.previous_boot in by_id and boot.previous_boot != boot.boot_id
-        followers.setdefault(boot.previous_boot if known else None, []).append(boot)
+        known = boot.follows in by_id and boot.follows != boot.boot_id
+        followers.setdefault(boot.follows if known else None, []).append(boot)
     chains: list[list[Boot]] = []
     seen: set[str] = set()
     for first in followers.get(None, []):
@@ -298,13 +343,14 @@ def contest(chains: list[list[Boot]]) -> None:
         by_id = {boot.boot_id: boot for boot in chain}
         followers: dict[str, Boot] = {}
         for boot in chain:
-            previous = by_id.get(boot.previous_boot or "")
+            previous = by_id.get(boot.follows or "")
             if previous is None:
                 continue
             sibling = followers.setdefault(previous.boot_id, boot)
             boot.contested |= sibling is not boot
             sibling.contested |= sibling is not boot
-            known_us = max(micros(boot.first), micros(boot.previous_at))
+            by_state = boot.follows == boot.previous_boot
+            known_us = max(micros(boot.first), micros(boot.previous_at if by_state else boot.exported_at))
             if micros(previous.last) > known_us:
                 boot.contested = previous.contested = True
     newest: Boot | None = None
@@ -346,8 +392,7 @@ def is_excused(ended_us: int, boots: list[Boot], newest_us: int, known: Known) -
 def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
     """Return pairs of successive boots of which the second should have begun with what the first had stored.
 
-    It does not if the broker ran without the export in between, which the store shows after a stop: a later batch than
-    the last one of the stop has settled messages.
+    It does not if the broker ran without the export in between, which the store shows after a stop (`unlogged`).
     """
     by_name = {boot.name: boot for boot in boots}
     pairs = [(boot, by_name.get((boot.node, boot.next_boot_id or ""))) for boot in by_name.values()]
@@ -355,9 +400,9 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
         (boot, later)
         for boot, later in pairs
         if later is not None
-        if later.started and later.comparable is not False and later.previous_boot in (None, boot.boot_id)
+        if later.started and later.comparable is not False and later.follows in (None, boot.boot_id)
         if not boot.contested and (boot.store is None) == (later.store is None)
-        if not boot.stopped or later.store_fault == REPLACED or (later.settling_batch or 0) <= boot.last_batch
+        if not later.unlogged
     ]
 
 

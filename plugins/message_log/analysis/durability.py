@@ -14,10 +14,10 @@ that was confirmed.
   on the disk before, and are not recovered, are lost: `lost` is exact if each recovered message is one of these, and
   too small by at most `unconfirmed` and the number of dead letters otherwise.
 - After a kill, the last 0.1 s of the broker are unknown. If the store is sound, what is missing was settled in them.
-- A store that lacks batches, is another one or is damaged has lost what is missing; after a kill, the unacknowledged
-  messages (`taken`) may have been settled. `at_risk` is an upper limit: the messages that were confirmed after the last
-  snapshot with a batch that the store has, but no more than are missing, not confirmed, or have left the queue, which
-  may be back.
+- A store that lacks batches or is damaged has lost what is missing, and another store has none of the messages; after
+  a kill, the unacknowledged ones (`taken`) may have been settled. `at_risk` is an upper limit: the messages that were
+  confirmed after the last snapshot with a batch that the store has, but no more than are missing, not confirmed, or
+  have left the queue, which may be back.
 - Nothing is certain (`lost` and `at_risk` are 0) about a boot whose log lacks records (`whole` is false), and about
   queues of which neither a snapshot nor a message shows whether they are durable (`durable` is None).
 """
@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format.schema import DELIVER, ENQUEUE, LEAVING, START
-from .boots import Boot, Name, micros
+from .boots import REPLACED, Boot, Name, micros, predecessors
 from .facts import (
     BOOL,
     BOOT,
@@ -61,7 +61,7 @@ class Durability:
     confirmed_before  persistent messages that were confirmed, or on the disk before, and had not left
     unconfirmed       other persistent messages that had not left
     there_after       messages that the next process found
-    missing           how many fewer these are than `confirmed_before`
+    missing           how many fewer these are than `confirmed_before`; all of those if the store is another one
     lost              those of the missing ones that are certainly lost
     at_risk           those of `confirmed_before` that the store may have lost, at most
     store_fault       what is wrong with the store (`boots.Boot`), or None
@@ -118,18 +118,20 @@ def cuts(closings: pa.Table) -> dict[Name, int]:
     It is that of the last snapshot with a batch that the next boot found, or ALL if there is none.
     """
     rows = closings.to_pylist()
-    of_boots = keyed(rows, *BOOT)
+    of_boots, before = keyed(rows, *BOOT), predecessors(rows)
     found = {}
     for row in rows:
-        snapshots = of_boots.get((row["node"], row["previous_boot"]), [])
+        previous = before.get((row["node"], row["boot_id"])) or ""
+        snapshots = of_boots.get((row["node"], previous), [])
         stores = {each["store"] for each in snapshots if each["store"] is not None}
         if row["kind"] != START or row["store"] is None or not stores:
             continue
         batch = row["recovered_batch"] if row["store"] in stores else -1
-        known = max([row["previous_batch"] or 0, *(each["durable_batch"] or 0 for each in snapshots)])
+        by_state = row["previous_batch"] or 0 if previous == row["previous_boot"] else 0
+        known = max([by_state, *(each["durable_batch"] or 0 for each in snapshots)])
         if batch < known:
             kept = [micros(each["at"]) for each in snapshots if (each["durable_batch"] or 0) <= batch]
-            found[row["node"], row["previous_boot"]] = max(kept, default=ALL)
+            found[row["node"], previous] = max(kept, default=ALL)
     return found
 
 
@@ -213,7 +215,8 @@ def judge(
     stored = max(at_start - waiting.departed, 0) if boot.comparable is not False else 0
     result.confirmed_before = waiting.confirmed + stored
     result.unconfirmed = waiting.unconfirmed
-    result.missing = max(result.confirmed_before - result.there_after, 0)
+    still_there = 0 if later.store_fault == REPLACED else result.there_after  # another store has only other messages
+    result.missing = max(result.confirmed_before - still_there, 0)
     if boot.complete and result.durable:
         if boot.stopped or later.store_fault is not None:
             result.lost = max(result.missing - (0 if boot.stopped else waiting.taken), 0)

@@ -249,7 +249,7 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
     lost = sum(boot.lost_records for boot in boots)
     unfinished = count(sum(boot.unfinished for boot in boots), "record")
-    unchecked = unchecked_nodes(boots)
+    unchecked = unchecked_boots(boots)
     reasons: dict[str, Callable[[Boot], object]] = {
         f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": (
             lambda boot: boot.lost_records
@@ -266,8 +266,18 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
             lambda boot: boot.silent
         ),
         "the log of the boot before is missing": lambda boot: boot.lacks_previous,
+        "the boot before is not known: the state of the node and the data folder of the broker were lost or replaced": (
+            lambda boot: boot.unlinked
+        ),
+        "the store has settled messages since the boot before, of which there is no record: the broker ran without the "
+        "export, or the log of a boot is lost": lambda boot: boot.unlogged,
         f"{unfinished} lost that a writer had not finished when it ended": lambda boot: boot.unfinished,
-        "no record is checked yet: no file with a snapshot after them is finished": lambda boot: boot.node in unchecked,
+        "no record is checked yet: no file with a snapshot after them is finished": (
+            lambda boot: boot.name in unchecked and not boot.over
+        ),
+        "no record is checked: the log ended before a snapshot followed them": (
+            lambda boot: boot.name in unchecked and boot.over
+        ),
         "there is no snapshot to compare with": lambda boot: boot.to_snapshot is None and not boot.sampled,
     }
     names = {reason: [" ".join(boot.name) for boot in filter(applies, boots)] for reason, applies in reasons.items()}
@@ -275,11 +285,12 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
     return applying if boots else ["there is no log"]
 
 
-def unchecked_nodes(boots: list[Boot]) -> set[str]:
-    """Return the nodes of which there are records, and none is between two snapshots."""
+def unchecked_boots(boots: list[Boot]) -> set[Name]:
+    """Return the boots with records of nodes of which no record is between two snapshots."""
     compared = [boot for boot in boots if boot.to_snapshot is not None]
     checked = {boot.node for boot in compared if boot.to_row > boot.from_row}
-    return {boot.node for boot in compared if boot.end_row - boot.first_row + boot.unwritten} - checked
+    logged = [boot for boot in compared if boot.end_row - boot.first_row + boot.unwritten]
+    return {boot.name for boot in logged if boot.node not in checked}
 
 
 def first_names(names: list[str]) -> str:

@@ -53,7 +53,6 @@ class Export(Observer):
         self._restarts = 0
         self._first_frames: list[list[bytes | bytearray]] = []  # the first snapshot, until it is in a file
         self._last = last_export(host.data_directory, str(self._directory), host.node.name)
-        self._noted = False  # that this boot has exported
         self._looks = 0
         self._tasks: list[Child] = []
         self._flushing: asyncio.Handle | None = None
@@ -85,6 +84,7 @@ class Export(Observer):
     async def begin(self) -> None:
         """Start the writer and attach the log. Raises OSError."""
         await self._outlet.start()
+        self._note()
         self._connected = self._running = True
         self._attach_all()
         self._host.node.observers.add(self, self._snapshots)
@@ -195,8 +195,6 @@ class Export(Observer):
             self._looks += 1
             if self._outlet.started:
                 self._first_frames = []
-                if not self._noted:
-                    self._note()
             behind = self._outlet.waiting_bytes > self._config.buffer_bytes
             if self._connected and self._looks % schema.SNAPSHOT_S == 0 and not behind:
                 await self._prepare_snapshot()
@@ -206,8 +204,7 @@ class Export(Observer):
                 await self._send_metrics()
 
     def _note(self) -> None:
-        """Note in the data folder that this boot has exported: the next one thus knows if its files are lost."""
-        self._noted = True
+        """Note in the data folder that this boot exports: the next one thus knows if its files are lost."""
         directory, node, at_us = str(self._directory), self._host.node.name, time.time_ns() // 1000
         with suppress(OSError):  # the store says more about a folder that cannot be written to
             LastExport(directory, node, self.boot_id, at_us).save(self._host.data_directory)
@@ -265,6 +262,5 @@ class Export(Observer):
             self._detach()
             await self._send_snapshot(snapshot)
             await self._send_metrics()
-        await self._outlet.stop()
-        if self._outlet.started:
             self._note()
+        await self._outlet.stop()

@@ -145,7 +145,7 @@ class NodeState:
 class LastExport(msgspec.Struct, frozen=True):
     """The last boot of a broker that exported, as its data folder says, which outlives a loss of the export.
 
-    `at_us` is the time of its start, or of its stop.
+    `at_us` is the time of its start, or of its stop. No client is accepted before it is stored.
     """
 
     directory: str
@@ -154,11 +154,15 @@ class LastExport(msgspec.Struct, frozen=True):
     at_us: int
 
     def save(self, data: str) -> None:
-        """Store it in the data folder, if there is one. Raises OSError."""
+        """Store it in the data folder durably, if there is one. Raises OSError."""
         if data:
             new = Path(data, f".{LAST_EXPORT}")
-            new.write_bytes(msgspec.json.encode(self))
+            with new.open("wb") as file:
+                file.write(msgspec.json.encode(self))
+                file.flush()
+                os.fsync(file.fileno())
             new.replace(Path(data, LAST_EXPORT))
+            sync_folder(Path(data))
 
 
 def last_export(data: str, directory: str, node: str) -> LastExport | None:

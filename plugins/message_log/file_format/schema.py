@@ -79,9 +79,10 @@ Boots. The closing row of the snapshot of a start names the boot of the node bef
 `previous_row`, which is the number of that boot's next row, and `previous_at`, the time of its last record or snapshot,
 both as far as they were known. All are null for the first boot of a node. `exported_boot` is the boot before it that
 exported to this folder by the broker's data folder, and `exported_at` a time of it: they differ from the others if the
-folder was lost or replaced by a backup. `retention_days` are the days for which this
-boot keeps files, or null if it keeps them for ever. `comparable` is false if messages may have come and gone without a
-record since then: the process is the same and the service was stopped, or other virtual hosts are exported.
+folder was lost or replaced by a backup, or if a broker was started again soon after a kill, so that their writers
+learned of each other in another order. `retention_days` are the days for which this boot keeps files, or null if it
+keeps them for ever. `comparable` is false if messages may have come and gone without a record since then: the process
+is the same and the service was stopped, or other virtual hosts are exported.
 
 Durability. `recovered` is the number of a queue's messages that the process found in its store: those of the snapshot
 of the start, and those that expired or exceeded a limit before it. No client connects before that snapshot, and none is
