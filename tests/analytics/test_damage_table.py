@@ -478,10 +478,8 @@ def test_brokers_that_are_killed_soon_after_each_other_are_linked_in_their_order
         if before is not None:
             log.follow(before).recovered("q", len(before.ready["q"]))
             log.link |= {"exported_boot": before.boot_id, "exported_at": before.start}
-            by_state = {"previous_boot": "a3", "previous_batch": 1000}
-            if log is third:
-                by_state = {"previous_boot": "a1", "previous_row": first.row, "previous_batch": first.batch}
-            log.link |= by_state
+            by_state = first if log is third else third
+            log.link |= {"previous_boot": by_state.boot_id, "previous_row": by_state.row, "previous_batch": 1000}
             log.snapshot(schema.START)
         for _ in range(MESSAGES):
             log.confirm(log.publish("q"))

@@ -289,15 +289,17 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
         if boot.contested:
             continue
         boot.unlinked = boot.started and boot.follows is None and boot is not ordered[0]
-        if (in_state := by_id.get(boot.previous_boot or "", boot)) is not boot:
+        in_state, previous = (by_id.get(name or "") for name in (boot.previous_boot, boot.follows))
+        if in_state is not None and in_state is not boot:
             claim(in_state, boot.previous_row or 0, known)
-        if (previous := by_id.get(boot.follows or "", boot)) is not boot:
-            previous.next_boot_id = boot.boot_id
-            if boot.comparable is not False:
-                by_state = boot.previous_batch or 0 if previous is in_state else 0
-                boot.store_fault = fault_of(previous.store, max(previous.durable_batch, by_state), boot)
-                same = previous.stopped and previous.store is not None and previous.store == boot.store
-                boot.unlogged = same and (boot.settling_batch or 0) > previous.last_batch
+        if previous is None or previous is boot:
+            continue
+        previous.next_boot_id = boot.boot_id
+        if boot.comparable is not False:
+            by_state = boot.previous_batch or 0 if previous is in_state else 0
+            boot.store_fault = fault_of(previous.store, max(previous.durable_batch, by_state), boot)
+            same_store = previous.store is not None and previous.store == boot.store
+            boot.unlogged = same_store and previous.stopped and (boot.settling_batch or 0) > previous.last_batch
     return ordered
 
 
