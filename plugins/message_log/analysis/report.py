@@ -19,7 +19,7 @@ from . import figures, health, store, traffic
 from .boots import restarts
 from .crossings import lags_by_step
 from .engine import Engine
-from .facts import Table, Values, keyed
+from .facts import MOST, Table, Values, keyed
 from .health import Queue
 from .input import LogFile
 from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
@@ -116,7 +116,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     add_names(engine, ledger, [row for row in named if row["msg_seq"] is not None])
     values = {
         "schema": SCHEMA,
-        "verdict": ledger.verdict.sentence(),
+        "verdict": ledger.verdict.sentence(ledger.folder.selection.of_names),
         "reasons": ledger.verdict.reasons,
         "health": health.summary(wrong, snapshots["latest"].num_rows > 0),
         "input": input_of(ledger) | {"engine": engine.name},
@@ -196,7 +196,7 @@ def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | 
         checked = Table(METRICS, rows).rows if rows is not None else None
     except BAD_ROWS:
         checked = None
-    if checked is None or not np.isfinite(checked["value"].to_numpy()).all():
+    if checked is None or not (np.abs(checked["value"].to_numpy()) <= MOST).all():  # whose sums are finite
         return file.path, None
     return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 
