@@ -64,7 +64,7 @@ class Store:
         self.definitions = metadata.load()
         for line in metadata.report:
             log.warning("log_damaged", what=line)
-        check_definitions(disk, self.definitions.vhosts)
+        check_definitions(disk, self.definitions)
         check_log(disk, self.definitions.numbers)
         journal = SegmentJournal(disk, metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading

@@ -48,7 +48,7 @@ def copy_store(source: str, target: str, password_file: str, schema: str) -> int
             saved = from_disk.load_checkpoint()
             check_finished(saved)
             definitions = from_metadata.load()
-            check_definitions(from_disk, definitions.vhosts)
+            check_definitions(from_disk, definitions)
             recovered = check_source(from_disk, definitions, shown(source))
             if unfinished := unfinished_import(definitions.global_parameters):
                 advice = f"start its broker, then {ADVICE}; nothing was copied"

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ..core.messages.journal_port import EXHAUSTED, FULL
+from ..core.metadata.records import Definitions
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..standard_streams import printable
 from ..system_errors import NO_MEMORY, file_error
@@ -159,7 +160,7 @@ def _metadata_of_folder(path: Path, disk: Disk | None) -> Owners | None:
     """Return the owners of messages, or None without metadata. Raises StorageFault, OSError."""
     if not regular_file(path):
         if disk is not None:
-            check_definitions(disk, ())
+            check_definitions(disk, Definitions())
         show("metadata: none")
         return None
     # SQLite would write to the file: what its log has, and the schema of this version.
@@ -208,7 +209,7 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> Owners:
     for line in metadata.report:
         show(f"metadata: {line}")
     if disk is not None:
-        check_definitions(disk, definitions.vhosts)
+        check_definitions(disk, definitions)
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
     show("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
     names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}

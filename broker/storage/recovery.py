@@ -27,6 +27,7 @@ from struct import Struct
 from struct import error as StructError
 
 from ..core.messages.journal_port import RecoveredQueue
+from ..core.metadata.records import Definitions
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
 from .disk import Disk
@@ -158,9 +159,9 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
     return recovered
 
 
-def check_definitions(disk: Disk, vhosts: Sized) -> None:
-    """Raise StorageFault if the log has records, and the virtual hosts that they belong to are lost."""
-    if vhosts or disk.load_checkpoint() == checkpoint.UNFINISHED:  # `check_finished` refuses that
+def check_definitions(disk: Disk, definitions: Definitions) -> None:
+    """Raise StorageFault if the log has records, and the definitions that they belong to are lost."""
+    if not definitions.empty or disk.load_checkpoint() == checkpoint.UNFINISHED:  # `check_finished` refuses that
         return
     if max(disk.segments().values(), default=0) > log_records.SEGMENT_HEAD_BYTES:
         raise StorageFault(

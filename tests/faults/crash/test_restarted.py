@@ -11,7 +11,7 @@ from tests.support import codec
 from tests.support.amqp_client import Client, Closed
 from tests.support.broker_process import BrokerProcess
 
-from .conftest import FILES_ONLY, ON_POSTGRESQL
+from .conftest import FILES_ONLY, ON_POSTGRESQL, check_sound
 
 in_folder = pytest.mark.skipif(ON_POSTGRESQL, reason=FILES_ONLY)
 PERSISTENT = {"delivery_mode": 2}
@@ -141,6 +141,17 @@ def test_what_was_declared_is_there_and_what_was_deleted_is_not_however_soon_the
     assert daemon.doctor().returncode == 73
     daemon.kill()
     assert daemon.doctor().returncode == 0
+
+
+def test_a_broker_without_virtual_hosts_starts_again(client: Client, daemon: BrokerProcess) -> None:
+    channel = client.channel()
+    channel.declare("q", durable=True)
+    confirmed(client, "q", [b"gone with its queue"])
+    daemon.warrenctl("delete_vhost", "/").check_returncode()
+    check_sound(daemon)
+    daemon.start()
+    daemon.warrenctl("add_vhost", "/").check_returncode()
+    assert daemon.http().get("/queues").json == []
 
 
 LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above the size of the metadata's files

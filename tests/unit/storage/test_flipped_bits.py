@@ -69,7 +69,7 @@ def contents(folder: Path) -> Contents:
     """Return what a start finds. Raises StorageFault."""
     with closing(SQLiteMetadata(folder / "meta.sqlite", False)) as metadata:
         definitions, disk = metadata.load(), FolderDisk(folder / "log", False)
-        check_definitions(disk, definitions.vhosts)
+        check_definitions(disk, definitions)
         check_log(disk, definitions.numbers)
         journal = Journal(disk, metadata, SEGMENT_BYTES)
         queues = journal.recover(definitions.numbers, definitions.next_queue - 1)
