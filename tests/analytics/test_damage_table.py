@@ -398,6 +398,15 @@ def restarts(folder: Path, *starts: datetime, last_runs: bool = False) -> list[L
     return logs
 
 
+def test_a_message_from_before_the_boot_may_be_dead_lettered(tmp_path: Path) -> None:
+    log = Log(tmp_path / "export", A)
+    (old,) = log.recovered("q", 1)
+    log.snapshot(schema.START)
+    log.dead_letter(old, "q", "dead")
+    log.stop()
+    expect(log.folder, BALANCED)
+
+
 @pytest.mark.parametrize("last_runs", [False, True])
 def test_a_clock_that_steps_back_between_boots_is_no_fault(tmp_path: Path, last_runs: bool) -> None:
     now = datetime.now(UTC)
@@ -652,7 +661,7 @@ HOSTILE = [
     (schema.QUEUE_STATS, "ts_us", 1 << 58),
     (schema.QUEUE_STATS, "ready", None),
     (schema.QUEUE_STATS, "queue", "of the closing row, too"),
-    *[(schema.METRICS, "value", value) for value in (math.nan, -math.inf, 1e308)],
+    *[(schema.METRICS, "value", value) for value in (math.nan, -math.inf, 1e308, -1e308)],
     (schema.METRICS, "ts_us", 1 << 58),
     (schema.METRICS, "buckets", pa.list_(pa.struct([("a", pa.int64())]))),
     (schema.METRICS, "labels", pa.int64()),
@@ -670,7 +679,7 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
 ) -> None:
     folder = tmp_path / "export"
     log = Log(folder, A).begin()
-    log.metric(schema.CHANNELS, 1)
+    log.metric(schema.DISK_FREE_BYTES, 2.0**62)  # as in a store on a server
     log.round_trip("q", message_id="m")
     log.stop()
     (path,) = folder.glob(f"{table}/*/*/*.parquet")

@@ -19,7 +19,7 @@ from . import figures, health, store, traffic
 from .boots import restarts
 from .crossings import lags_by_step
 from .engine import Engine
-from .facts import MOST, Table, Values, keyed
+from .facts import Table, Values, keyed
 from .health import Queue
 from .input import LogFile
 from .ledger import BAD_ROWS, OF_TIMELINE, Ledger, SelectedFolder, crossings_in, read_rows, skip
@@ -33,6 +33,7 @@ from .verdict import AT_RISK, BALANCED, MISSING, NOT_ARRIVED, NOT_KEPT
 SCHEMA = 1  # of report.json
 LISTED = 200  # rows of one list
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
+MOST_READ = 1e30  # of a reading, so that sums are finite
 SKIPPED = 100  # skipped files that are listed
 LOST = ("problem", "node", "boot_id", "vhost", "queue", "link", "msg_seq", "identity", "at")  # of an imbalance
 RISK = ("lost", "at_risk", "confirmed_before")  # of the queue of a message at a restart
@@ -196,7 +197,7 @@ def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | 
         checked = Table(METRICS, rows).rows if rows is not None else None
     except BAD_ROWS:
         checked = None
-    if checked is None or not (np.abs(checked["value"].to_numpy()) <= MOST).all():  # whose sums are finite
+    if checked is None or not (np.abs(checked["value"].to_numpy()) <= MOST_READ).all():
         return file.path, None
     return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 
