@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from warren.plugins.message_log.export.boot_files import describe_file
 from warren.plugins.message_log.export.manifest import Manifest
 from warren.plugins.message_log.export.node_state import BootEnd, Content, state_path
+from warren.plugins.message_log.export.pipe_format import UNTIMED
 from warren.plugins.message_log.file_format import schema
 from warren.plugins.message_log.file_format.arrow_schema import ARROW
 
@@ -132,9 +133,10 @@ class Log:
         self.event(event, number, queue=queue, reason=reason)
 
     def recovered(self, queue: str, count: int) -> list[int]:
-        """Add messages that were on the disk, before all events. Returns their numbers."""
+        """Add messages that were on the disk, before all events. Returns their numbers, which are very great."""
         self.declare(queue)
-        numbers = [self._new() for _ in range(count)]
+        numbers = [UNTIMED + self._new() for _ in range(count)]
+        self._born.update(dict.fromkeys(numbers, self.now_us))
         self.ready[queue].extend(numbers)
         return numbers
 

@@ -1,6 +1,7 @@
 """The verdict about damaged logs and legal histories: for each its status, and the sentence that it must have."""
 
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -178,12 +179,37 @@ def rewrite(folder: Path) -> None:
     remove(folder, "manifest")
 
 
+def add(make: Callable[[Path], object], name: str = "part-a@lab-a9-000000.parquet") -> Damage:
+    """Make an entry in the folder of an hour."""
+    return lambda folder: make(events(folder, "a1")[0].with_name(name))
+
+
+def put_file(name: str) -> Damage:
+    """Put a file in place of a folder."""
+
+    def damage(folder: Path) -> None:
+        shutil.rmtree(folder / name)
+        (folder / name).write_text("a file")
+
+    return damage
+
+
+NO_FILES: dict[str, Damage] = {
+    "a folder": add(Path.mkdir),
+    "a pipe": add(os.mkfifo),
+    "a link to itself": add(lambda path: path.symlink_to(path)),
+    "a link to nothing": add(lambda path: path.symlink_to("nothing")),
+    "a device": add(lambda path: path.symlink_to("/dev/zero")),
+    "a link to the folder of the day": add(lambda path: path.symlink_to(".."), "loop"),
+    "a name that is not UTF-8": add(Path.touch, os.fsdecode(b"part-\xff-a9-000000.parquet")),
+}
 SPOILED = r"1 manifest or state file is damaged \(such as part-a@lab-a1"
 FILE = r"events/\S+-a1-000001.parquet with \d+ records"
 MISSING, CHANGED = (
     rf"^The log does not balance: 1 file of the export {what} \({FILE}\)\. " for what in ("missing", "changed")
 )
 UNREADABLE = r"1 skipped file is damaged or not Parquet \(such as events/\S+-a1-000001\.parquet\)"
+NO_FILE = r"1 skipped file is damaged or not Parquet \(such as events/\S+/hour=05/(part-\S+-a9-000000.parquet|loop)\)"
 NEWEST = r"the log of the newest boot is missing, with \d+ records \({}\)"
 OTHER_END = rf"not certain: 20 messages of a link cannot be checked, .* not in the input \({LINK} of {{}}\)"
 UNNOTICED = r"3 boots have no manifest, so missing files are not noticed \(such as part-a@lab-a1\)"
@@ -241,6 +267,22 @@ DAMAGES: dict[str, tuple[Damage, str, tuple[str, ...]]] = {
     ),
     "the folder of states removed": (removal("state"), INCOMPLETE, (r"3 boots have no state of the node.*@lab-a1",)),
     "a state removed": (removal(f"state/{B}.json"), INCOMPLETE, (r"1 boot has no state of the node.*part-b@lab-b1",)),
+    **{f"{name} in place of a file": (damage, INCOMPLETE, (NO_FILE,)) for name, damage in NO_FILES.items()},
+    **{
+        f"{path} that is no file": (
+            lambda folder, path=path, make=make: make(folder / path),
+            *(INCOMPLETE, (rf"1 manifest or state file is damaged \(such as {path}\)",)),
+        )
+        for path, make in (("manifest/part-x-y.jsonl", os.mkfifo), ("state/x.json", Path.mkdir))
+    },
+    **{
+        f"a file in place of the folder {name}": (
+            put_file(name),
+            *(INCOMPLETE, (rf"1 manifest or state file is damaged \(such as {name}\)",)),
+        )
+        for name in (schema.MANIFEST, schema.STATE)
+    },
+    "a file in place of the events": (put_file("events"), IMBALANCED, (r"Parquet \(such as events\)",)),
     "acknowledgements rewritten": (rewrite, IMBALANCED, (UNLOGGED,)),
     "all snapshots removed": (
         removal("queue_stats"),
@@ -354,6 +396,15 @@ def restarts(folder: Path, *starts: datetime, last_runs: bool = False) -> list[L
         log.write()
         logs.append(log)
     return logs
+
+
+def test_a_message_from_before_the_boot_may_be_dead_lettered(tmp_path: Path) -> None:
+    log = Log(tmp_path / "export", A)
+    (old,) = log.recovered("q", 1)
+    log.snapshot(schema.START)
+    log.dead_letter(old, "q", "dead")
+    log.stop()
+    expect(log.folder, BALANCED)
 
 
 @pytest.mark.parametrize("last_runs", [False, True])
@@ -656,7 +707,9 @@ HOSTILE = [
     *[(schema.EVENTS, "row", value) for value in (-(1 << 63), (1 << 63) - 1)],
     (schema.QUEUE_STATS, "sample_rate", math.nan),
     (schema.QUEUE_STATS, "ts_us", 1 << 58),
-    *[(schema.METRICS, "value", value) for value in (math.nan, -math.inf)],
+    (schema.QUEUE_STATS, "ready", None),
+    (schema.QUEUE_STATS, "queue", "of the closing row, too"),
+    *[(schema.METRICS, "value", value) for value in (math.nan, -math.inf, 1e308, -1e308)],
     (schema.METRICS, "ts_us", 1 << 58),
     (schema.METRICS, "buckets", pa.list_(pa.struct([("a", pa.int64())]))),
     (schema.METRICS, "labels", pa.int64()),
@@ -674,7 +727,7 @@ def test_a_file_with_values_that_no_broker_writes_is_left_out_by_name(
 ) -> None:
     folder = tmp_path / "export"
     log = Log(folder, A).begin()
-    log.metric(schema.CHANNELS, 1)
+    log.metric(schema.DISK_FREE_BYTES, 2.0**62)  # as in a store on a server
     log.round_trip("q", message_id="m")
     log.stop()
     (path,) = folder.glob(f"{table}/*/*/*.parquet")

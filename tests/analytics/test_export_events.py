@@ -213,10 +213,14 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
     ch.declare("dead")
     ch.declare("short", arguments={"x-max-length": 1, **arguments})
     ch.declare("timed", arguments={"x-message-ttl": 100, **arguments})
-    ch.declare("plain", arguments=arguments)
+    for queue in ("plain", "late"):
+        ch.declare(queue, arguments=arguments)
     ch.declare("refusing", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     unattended = {row["queue"] for row in export.snapshot() if row["unattended"]}
     assert unattended == {"short", *(["timed"] if dead_letters else [])}
+    ch.publish("", "late", b"0", {"expiration": "3600000"})
+    ch.sync()
+    assert ("late" in {row["queue"] for row in export.snapshot() if row["unattended"]}) is dead_letters
     ch.fill("short", b"1", b"2")
     ch.fill("timed", b"3")
     ch.fill("plain", b"4")

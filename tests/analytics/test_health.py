@@ -228,6 +228,15 @@ def unattended(log: Log) -> None:
     run(log, 40, lambda step: publish(log, 3, "delay"))
 
 
+def redeployment(log: Log) -> None:
+    """A consumer that has been idle leaves, and one message waits for its successor for less than two minutes."""
+    run(log, 3, lambda step: [publish(log, 5), consume(log, 5)])
+    run(log, 2)
+    log.consumers[QUEUE] = 0
+    publish(log, 1)
+    run(log, 7)
+
+
 def sampled(log: Log) -> None:
     """A log that has the events of few messages: the counters of the snapshots show that the others are settled."""
     log.sample_rate = 0.01
@@ -248,7 +257,7 @@ def sampled(log: Log) -> None:
 
 HISTORIES = (
     *(idle_night, deleted_queue, redelivered_before, restart, time_to_live, retry_queue, link_restart),
-    *(long_jobs, first_long_job, long_job_among_short_ones, unattended, sampled),
+    *(long_jobs, first_long_job, long_job_among_short_ones, unattended, redeployment, sampled),
 )
 
 
@@ -330,6 +339,14 @@ def slow(log: Log, step: int) -> None:
     consume(log, 10 if step < 5 else 3)
 
 
+def slow_from_the_first_message_on(log: Log, step: int) -> None:
+    """A consumer holds its prefetch of two messages."""
+    publish(log, 10)
+    if step == 0:
+        for number in log.ready[QUEUE][:2]:
+            log.deliver(number, QUEUE)
+
+
 def growing(log: Log, step: int) -> None:
     """A client gets some of the messages from time to time."""
     log.consumers[QUEUE] = 0
@@ -363,6 +380,7 @@ def deleted(log: Log, step: int) -> None:
         ("poison", poison, "one message was delivered 60 times, 20 messages wait", 0),
         ("poison", poison_at_the_head, "one message was delivered 60 times, 20 messages wait", 0),
         ("slow", slow, "consumers do not keep up, 105 messages wait, 0.7 more every second", 50),
+        ("slow", slow_from_the_first_message_on, "consumers have settled none yet, 198 messages wait, 1.0 more", 0),
         ("growing", growing, "messages enter faster than they leave, 105 messages wait, 0.7 more", 50),
         ("unroutable", deleted, "12 messages went to no queue", 80),
         ("unroutable", typo, "21 messages went to no queue, with 2 keys", 0),

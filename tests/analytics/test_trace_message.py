@@ -1,6 +1,7 @@
 """`warren trace`: the path of one message through all brokers."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,8 @@ def test_what_is_not_there_is_an_error_of_one_line(folder: Path, tmp_path: Path)
     unknown = trace(folder, "order-8")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert unknown.stderr == f"warren trace: no message order-8 in 2 files of {folder}\n"
+    for number in (1 << 63, "9" * 5000):
+        assert trace(folder, f"b1/{number}").returncode == 1
     for where in (str(tmp_path / "nothing"), "s3://[bad", "nope://x", "s3://", "s3://bucket?what=1"):
         empty = run_here("trace", "order-7", "--input", where)
         assert empty.returncode == 66 and len(empty.stderr.splitlines()) == 1, empty.stderr
@@ -97,9 +100,11 @@ def test_names_are_printed_without_control_characters(tmp_path: Path) -> None:
 def test_damaged_and_foreign_files_are_skipped_and_said(folder: Path) -> None:
     place = next((folder / schema.EVENTS).rglob("*.parquet")).parent
     (place / "part-x-b9-000000.parquet").write_bytes(b"PAR1 but not really")
+    (place / os.fsdecode(b"part-\xff-b9-000000.parquet")).touch()
+    os.mkfifo(place / "part-y-b9-000000.parquet")
     found = search.find(search.Log(str(folder)), "order-7")
-    assert len(found.skipped) == 1 and found.files == 2
-    assert "1 file is not of the export" in report.text(report.describe("order-7", found))
+    assert len(found.skipped) == 3 and found.files == 2
+    assert "3 files are not of the export" in report.text(report.describe("order-7", found))
 
 
 def test_no_more_than_so_many_messages_are_followed(tmp_path: Path) -> None:

@@ -433,7 +433,7 @@ class Table:
                 raise ValueError(f"{column.name}: null")
             if column.type == "timestamp":
                 self._check_range(column.name, 0, LATEST)
-            elif column.type == "int64" and column.name != "msg_seq":  # which is never summed
+            elif column.type == "int64" and column.name not in ("msg_seq", "source_seq"):  # which are never summed
                 self._check_range(column.name, -MOST, MOST)
         if "sample_rate" in self.rows.column_names:
             rates = numbers_of(self.rows["sample_rate"])

@@ -6,7 +6,7 @@ A queue is judged by the snapshots and events of its node's newest boot. Of seve
     stuck        consumers hold messages, and settle none for much longer than usual
     blocked      consumers get none of the messages that wait; or a node accepts none, for lack of memory or disk
     poison       a message is delivered again and again
-    slow         the queue grows, although consumers settle messages
+    slow         the queue grows, because its consumers settle too few messages, or have settled none yet
     growing      the queue grows, although messages leave it in other ways
     unroutable   messages of a routing key go to no queue, and are not returned
 
@@ -41,7 +41,7 @@ WELL, WRONG, UNKNOWN = "well", "wrong", "unknown"
 LEAST_S = 30  # for which a cause must last
 RECENT_S = 60  # before the end of a boot, in which a message must have been delivered again to be poison
 NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
-GOT_S = 120  # without a delivery, if messages of a queue without consumers are fetched (basic.get)
+GOT_S = 120  # without a delivery, until a queue has no consumer: it may return, or fetch messages (basic.get)
 HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
 TIMEOUT_S = 1800  # the same if none was acknowledged before: the default consumer timeout
 REDELIVERED = 5  # deliveries after the first one that make a message poison
@@ -240,10 +240,9 @@ class Judge:
             if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
                 return
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
-            got = delivered_us > since_us
-            least_us = GOT_S * SECOND if got else 0
-            yield lasting(NO_CONSUMER, max(since_us, delivered_us), f"{link}{waiting}", least_us=least_us)
-            if not got:
+            if at_us - delivered_us >= GOT_S * SECOND:
+                yield lasting(NO_CONSUMER, max(since_us, delivered_us), f"{link}{waiting}")
+            if delivered_us <= since_us:
                 return
         if consumers and unacked and (grows or at_us - latest(turns, "none_ready") >= LEAST_S * SECOND):
             text = f"{count(unacked, 'message')} delivered and none settled, {ready:,} more {WAITS[ready != 1]}"
@@ -257,7 +256,8 @@ class Judge:
             text = f"one message was delivered {row['delivered']:,} times, {waiting}"
             yield Finding(POISON, *queue, row["first"], text, ready + unacked, f"{row['boot_id']}/{row['msg_seq']}")
         if growth is not None and grows and ready >= WAIT_S * growth.leave_per_s:
-            who = "consumers do not keep up" if consumers else "messages enter faster than they leave"
+            who = "consumers do not keep up" if settled_us else "consumers have settled none yet"
+            who = who if consumers else "messages enter faster than they leave"
             text = f"{who}, {waiting}, {growth.slope_per_s:,.1f} more every second"
             yield lasting(SLOW if consumers else GROWING, latest(turns, "none_ready"), text)
 

@@ -214,9 +214,8 @@ def read_input(
     Snapshots are listed before events: the events before a snapshot are finished before it, and must not be missing.
     """
     manifests = early = read_manifests(folder)
-    sizes = {
-        path: size for table in reversed(schema.TABLES) for path, size in folder.files(table).items() if wanted(path)
-    }
+    listings = [folder.listing(table) for table in reversed(schema.TABLES)]
+    sizes = {path: size for listing in listings for path, size in listing.files.items() if wanted(path)}
     listed_us = time.time_ns() // 1000
     if sizes.keys() != {path for path in manifests.expected(sizes) if wanted(path)}:
         manifests = read_manifests(folder, sizes.keys() | early.files.keys())
@@ -225,6 +224,7 @@ def read_input(
     replaced = {path for by, paths in manifests.replaced.items() if by in sizes for path in paths}
     counted = {path: size for path, size in sizes.items() if path not in replaced}
     files, skipped = unique(engine.map(partial(check_file, folder), list(counted.items())))
+    skipped += [SkippedFile(path, NOT_PARQUET, 0) for listing in listings for path in listing.others if wanted(path)]
     found = Input(folder.name, files, skipped, manifests, listed_us)
     found.missing = [entry for path, entry in expected.items() if path not in sizes]
     present = [entry for path, entry in expected.items() if path in sizes]
@@ -237,10 +237,12 @@ def read_input(
 
 def read_manifests(folder: Folder, only: Collection[str] | None = None) -> Manifests:
     manifests = Manifests(only=only)
-    for path in folder.files(schema.MANIFEST):
+    of_boots, of_nodes = folder.listing(schema.MANIFEST), folder.listing(schema.STATE)
+    manifests.damaged += [*of_boots.others, *of_nodes.others]
+    for path in of_boots.files:
         if path.endswith(".jsonl"):
             manifests.add(path.rpartition("/")[2], folder.read_text(path))
-    for path in folder.files(schema.STATE):
+    for path in of_nodes.files:
         if path.endswith(".json"):
             manifests.add_state(path.rpartition("/")[2], folder.read_text(path))
     return manifests

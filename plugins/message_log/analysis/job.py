@@ -104,12 +104,18 @@ class Job:
         return report.values
 
     def unchanged(self) -> Values | None:
-        """Return the published report of a stream if a run would report the same, or None. Raises OSError, ValueError.
+        """Return the published report of a stream if a run would report the same, or None.
 
         It does if the files of the input are those of the last run, and no broker can have been silent for too long
-        since.
+        since. Raises JobRefused if another stream has the output, OSError, ValueError.
         """
-        if not self._stream or not self.state.exists(LAST) or not published(self.output):
+        if not self._stream:
+            return None
+        with locked(self.state):
+            return self._unchanged()
+
+    def _unchanged(self) -> Values | None:
+        if not self.state.exists(LAST) or not published(self.output):
             return None
         last = msgspec.json.decode(self.state.read_text(LAST), type=Last)
         current = report_of(self.output)
@@ -129,7 +135,7 @@ class Job:
         with locked(self.state):
             while True:
                 try:
-                    report = self.unchanged() or self._run(engine)
+                    report = self._unchanged() or self._run(engine)
                     said = f"{report['health']['sentence']} {report['verdict']}"
                 except (JobRefused, *FAILURES, LookupError, TypeError) as error:  # the input may be right next time
                     said = f"{one_line(error)}."

@@ -33,6 +33,7 @@ from .verdict import AT_RISK, BALANCED, MISSING, NOT_ARRIVED, NOT_KEPT
 SCHEMA = 1  # of report.json
 LISTED = 200  # rows of one list
 JUMP_US = 1_000_000  # drift of the wall clock against the monotonic one that is reported as a jump
+MOST_READ = 1e30  # of a reading, so that sums are finite
 SKIPPED = 100  # skipped files that are listed
 LOST = ("problem", "node", "boot_id", "vhost", "queue", "link", "msg_seq", "identity", "at")  # of an imbalance
 RISK = ("lost", "at_risk", "confirmed_before")  # of the queue of a message at a restart
@@ -116,7 +117,7 @@ def make_report(engine: Engine, ledger: Ledger) -> Report:
     add_names(engine, ledger, [row for row in named if row["msg_seq"] is not None])
     values = {
         "schema": SCHEMA,
-        "verdict": ledger.verdict.sentence(),
+        "verdict": ledger.verdict.sentence(ledger.folder.selection.of_names),
         "reasons": ledger.verdict.reasons,
         "health": health.summary(wrong, snapshots["latest"].num_rows > 0),
         "input": input_of(ledger) | {"engine": engine.name},
@@ -196,7 +197,7 @@ def metrics(folder: SelectedFolder, file: LogFile) -> tuple[str, list[Values] | 
         checked = Table(METRICS, rows).rows if rows is not None else None
     except BAD_ROWS:
         checked = None
-    if checked is None or not np.isfinite(checked["value"].to_numpy()).all():
+    if checked is None or not (np.abs(checked["value"].to_numpy()) <= MOST_READ).all():
         return file.path, None
     return file.path, [{name: row.get(name) for name in names} for row in checked.to_pylist()]
 

@@ -74,9 +74,11 @@ class Window(NamedTuple):
 
 
 def reduce_snapshots(rows: pa.Table) -> Facts:
-    """Reduce rows of `queue_stats`, with some or all of its columns, to facts."""
+    """Reduce rows of `queue_stats`, with some or all of its columns, to facts. Raises ValueError for bad rows."""
     table = Table(QUEUE_STATS, rows)
     closing = ~table.has("queue")
+    if not (closing | table.has("vhost") & table.has("ready") & table.has("unacked")).all():
+        raise ValueError("a queue without its length")
     ready, unacked, consumers = (table.number(name) for name in ("ready", "unacked", "consumers"))
     consumed = ~closing & (consumers > 0)
     stopping = numbers_of(pc.equal(table["kind"].cast(pa.string()), STOP).fill_null(False))

@@ -119,8 +119,8 @@ class Verdict(NamedTuple):
     lost_records: int
     duplicated_records: int
 
-    def sentence(self) -> str:
-        """Return the verdict in words."""
+    def sentence(self, of_names: bool = False) -> str:
+        """Return the verdict in words. `of_names`: only some virtual hosts or queues were asked for."""
         checked = count(self.checked_records, "record", WAS)
         text = {
             BALANCED: f"Nothing is missing: {checked} checked, "
@@ -136,6 +136,8 @@ class Verdict(NamedTuple):
             text += f" Lost records explain {count(self.explained, 'imbalance')}."
         if self.unchecked_records and self.status != SAMPLED:
             text += f" {count(self.unchecked_records, 'record', IS)} not checked: no snapshot follows."
+        if of_names:
+            text += " Of records of other virtual hosts and queues, only the numbers were checked."
         return text
 
 

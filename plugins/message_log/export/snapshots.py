@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from warren.broker.core.queues.queue_settings import NONE, QueueSettings
+from warren.broker.core.queues.queue_settings import NONE
 from warren.broker.core.queues.traffic_log import LoggedQueue, Origin, TrafficLog
 from warren.broker.core.vhost.observer import Observer
 from warren.broker.plugin import Message, Node, Queue
@@ -265,7 +265,7 @@ class Snapshot:
                     work += len(queue.consumers)
                     durable = queue.durable and self._stored and not queue.deleted
                     vhost, name, settings = escape_text(queue.vhost), escape_text(queue.name), queue.settings
-                    names.append((vhost, name, settings.type, durable, is_unattended(settings)))
+                    names.append((vhost, name, settings.type, durable, is_unattended(queue)))
                     rows += readings.packed(slot)
                     details = (prefetch(queue), len(queue.consumers), self._utilisation(queue))
                     DETAILS.pack_into(rows, len(rows) - DETAILS.size, *details)
@@ -282,10 +282,12 @@ class Snapshot:
         return ready / samples if samples else math.nan
 
 
-def is_unattended(settings: QueueSettings) -> bool:
-    """Return whether a queue needs no consumer: it delays messages, or keeps the last one."""
-    delays = settings.ttl_ms != NONE and settings.dead_letter_exchange is not None
-    return delays or settings.max_length == 1 and settings.drops_head
+def is_unattended(queue: Queue) -> bool:
+    """Return whether a queue needs no consumer: it delays messages, by its age limit or theirs, or keeps the last."""
+    settings = queue.settings
+    if settings.dead_letter_exchange is not None and (settings.ttl_ms != NONE or queue.ready_messages.timed):
+        return True
+    return settings.max_length == 1 and settings.drops_head
 
 
 def prefetch(queue: Queue) -> int:

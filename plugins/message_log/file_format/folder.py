@@ -6,6 +6,8 @@ import copy
 import hashlib
 import os
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -13,11 +15,60 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 BLOCK_BYTES = 1 << 20
+SUFFIXES = (".parquet", ".jsonl", ".json")  # of the names of files of an export
 SCHEMES = {"s3a": "s3", "s3n": "s3"}  # names that Hadoop has for schemes
 
 
 class Vanished(OSError):
     """A file that was listed is not there any more: a compaction or the retention has removed it."""
+
+
+class Listing(NamedTuple):
+    """The bytes of files by path, and the paths of entries that cannot be read as one.
+
+    These are pipes, devices, links that lead nowhere or to a folder around them, folders that are named like a file or
+    files like a folder, and names that are not UTF-8, which are escaped.
+    """
+
+    files: dict[str, int]
+    others: list[str]
+
+
+def add_files(listing: Listing, folder: Path, below: str, around: frozenset[tuple[int, int]]) -> None:
+    """Add what is below a folder on a disk; `around` has the devices and inodes of the folders around it."""
+    try:
+        status = (folder / below).stat()
+        place = status.st_dev, status.st_ino
+        entries = list(os.scandir(folder / below)) if place not in around else None
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        entries = None
+    if entries is None or below.endswith(SUFFIXES):
+        listing.others.append(escaped(below))
+    for entry in entries or ():
+        path = f"{below}/{entry.name}" if below else entry.name
+        if entry.name.startswith("."):
+            continue
+        try:
+            status = entry.stat()
+        except OSError as error:
+            if entry.is_symlink():
+                listing.others.append(escaped(path))
+            elif not isinstance(error, FileNotFoundError):
+                raise
+            continue
+        if S_ISDIR(status.st_mode):
+            add_files(listing, folder, path, around | {place})
+        elif S_ISREG(status.st_mode) and escaped(path) == path:
+            listing.files[path] = status.st_size
+        else:
+            listing.others.append(escaped(path))
+
+
+def escaped(path: str) -> str:
+    """Return a path with escapes for the bytes of its names that are not UTF-8."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 class Folder:
@@ -66,10 +117,19 @@ class Folder:
 
     def files(self, below: str) -> dict[str, int]:
         """Return the bytes of the files below a folder in this one, by path, without temporary ones."""
+        return self.listing(below).files
+
+    def listing(self, below: str) -> Listing:
+        """List a folder in this one, without temporary files. Raises OSError."""
+        if self.local is not None:
+            listing = Listing({}, [])
+            add_files(listing, self.local, below, frozenset())
+            return Listing(dict(sorted(listing.files.items())), sorted(listing.others))
         selector = pa_fs.FileSelector(self._whole(below), recursive=True, allow_not_found=True)
         infos = [info for info in self.system.get_file_info(selector) if info.is_file]
         paths = {info.path.removeprefix(self.place).lstrip("/"): info.size for info in infos}
-        return {path: size for path, size in sorted(paths.items()) if not path.rpartition("/")[2].startswith(".")}
+        named = {path: size for path, size in sorted(paths.items()) if not path.rpartition("/")[2].startswith(".")}
+        return Listing(named, [])
 
     def names(self, path: str = "") -> list[str]:
         """Return the names of the files and folders directly in a folder, or none if it does not exist."""

@@ -21,6 +21,7 @@ from ..file_format.printable import count
 
 LISTINGS = 5  # attempts, while compactions remove listed files
 MESSAGES = 100  # the maximum of messages that are followed, because a message_id need not be unique
+DIGITS = 18  # of the number of a message, at most
 UNSEEN = ("schema", "mono_ns", "sample_rate")  # columns that no reader of the result needs
 
 _COLUMNS = ARROW | {"dictionary": pa.string()}  # few rows are read
@@ -61,30 +62,28 @@ class Log:
 
     def __init__(self, folder: str) -> None:
         where = Folder(folder)
-        self.name, files, place = where.name, where.system, where.place
-        fragments = self._fragments(files, place)
+        self.name, files = where.name, where.system
+        fragments = self._fragments(where)
         for _ in range(LISTINGS - 1):
             if all(file.type != pa_fs.FileType.NotFound for file in files.get_file_info(self.skipped)):
                 break
-            fragments = self._fragments(files, place)
+            fragments = self._fragments(where)
+        self.skipped += where.listing(schema.EVENTS).others
         self.files = len(fragments)
         if not fragments:
             skipped = count(len(self.skipped), "skipped file")
             raise NoExport(f"{self.name}: no export of a broker ({skipped})")
         self._dataset = ds.FileSystemDataset(fragments, SCHEMA, ds.ParquetFileFormat(), files)
 
-    def _fragments(self, files: pa_fs.FileSystem, place: str) -> list[ds.ParquetFileFragment]:
+    def _fragments(self, folder: Folder) -> list[ds.ParquetFileFragment]:
         """Return the files with events; set `skipped` to those that cannot be read."""
-        listing = files.get_file_info(
-            pa_fs.FileSelector(f"{place}/{schema.EVENTS}", recursive=True, allow_not_found=True)
-        )
-        names = sorted(entry.path for entry in listing if entry.is_file and is_part(entry.base_name))
-        names = without_replaced(files, place, names)
+        paths = [path for path in folder.files(schema.EVENTS) if is_part(path.rpartition("/")[2])]
+        names = [f"{folder.place}/{path}" for path in without_replaced(folder, paths)]
         self.skipped: list[str] = []
         fragments = []
         form = ds.ParquetFileFormat()
         for name in names:
-            fragment = form.make_fragment(name, files)
+            fragment = form.make_fragment(name, folder.system)
             try:
                 known = is_known(fragment.metadata) and fits(schema.EVENTS, fragment.metadata)
             except (pa.ArrowException, OSError):
@@ -99,7 +98,7 @@ class Log:
         """Return the messages with this message_id or identity, or the one that BOOT/NUMBER names."""
         condition = (pc.field("message_id") == name) | (pc.field("identity") == name)
         boot_id, _, seq = name.rpartition("/")
-        if boot_id and seq.isdecimal():
+        if boot_id and seq.isdecimal() and len(seq) <= DIGITS:
             condition |= (pc.field("msg_seq") == int(seq)) & (pc.field("boot_id") == boot_id)
         return self._numbers(condition)
 
@@ -163,17 +162,15 @@ def number_of(row: Row, column: str = "msg_seq") -> Number:
     return Number(row["node"], row["boot_id"], row[column])
 
 
-def without_replaced(files: pa_fs.FileSystem, place: str, names: list[str]) -> list[str]:
-    """Return the files without those that a compaction has replaced and not removed yet."""
-    selector = pa_fs.FileSelector(f"{place}/{schema.MANIFEST}", allow_not_found=True)
-    manifests = []
-    for entry in files.get_file_info(selector):
-        if entry.is_file and compacted.is_manifest(entry.base_name):
-            with files.open_input_stream(entry.path) as stream:
-                manifests.append(stream.read().decode())
-    relative = {name: name.removeprefix(f"{place}/") for name in names}
-    replaced = compacted.replaced_paths(manifests, set(relative.values()))
-    return [name for name in names if relative[name] not in replaced]
+def without_replaced(folder: Folder, paths: list[str]) -> list[str]:
+    """Return the paths of files without those that a compaction has replaced and not removed yet."""
+    manifests = [
+        folder.read_text(path)
+        for path in folder.files(schema.MANIFEST)
+        if compacted.is_manifest(path.rpartition("/")[2])
+    ]
+    replaced = compacted.replaced_paths(manifests, set(paths))
+    return [path for path in paths if path not in replaced]
 
 
 def is_part(name: str) -> bool:
