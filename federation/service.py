@@ -96,6 +96,7 @@ class FederationService(Service, Observer):
         self._windows: dict[tuple[str, str], DuplicateWindow] = {}  # of exchanges that deduplicate, by vhost and name
         self._bindings: dict[tuple[str, str], ExchangeBindings] = {}  # of exchanges with links, by vhost and name
         self._by_target: dict[tuple[str, str, str], list[Link]] = {}  # by kind, vhost and local name
+        self._consumed: set[tuple[str, str]] = set()  # queues whose consumers changed in this turn, by vhost and name
 
     async def start(self, host: Host) -> None:
         self._host = host
@@ -454,7 +455,15 @@ class FederationService(Service, Observer):
                     link.bindings_changed()
 
     def consumers_changed(self, queue: Queue) -> None:
-        for link in self._links_of("queue", queue.vhost, queue.name):
+        """Notify the links of the queue, which may be very many, once of all changes in this turn."""
+        place = queue.vhost, queue.name
+        if ("queue", *place) in self._by_target and place not in self._consumed:
+            self._consumed.add(place)
+            asyncio.get_running_loop().call_soon(self._notify_of_consumers, place)
+
+    def _notify_of_consumers(self, place: tuple[str, str]) -> None:
+        self._consumed.remove(place)
+        for link in self._links_of("queue", *place):
             if isinstance(link, QueueLink):
                 link.consumers_changed()
 
