@@ -153,7 +153,7 @@ class Job:
                     raise
         absent = absent_names(ledger)
         if absent or (not ledger.boots and not self._selection.is_whole):
-            text = "".join(f", no {name}" for name in absent).replace(",", ":", 1)
+            text = ": " + ", ".join(f"no {name}" for name in absent) if absent else ""
             raise JobRefused(f"{self.folder.name}: the selection names nothing in the log{text}", NO_INPUT)
         if not ledger.input.of(schema.EVENTS) and not ledger.input.of(schema.QUEUE_STATS):
             text = f"no export of a broker ({count(len(ledger.input.skipped), 'skipped file')})"

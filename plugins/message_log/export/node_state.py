@@ -167,11 +167,13 @@ class LastExport(msgspec.Struct, frozen=True):
 
 def last_export(data: str, directory: str, node: str) -> LastExport | None:
     """Return the last export of this node to this folder, or None if there is none, or one to another folder since."""
+    if not data:
+        return None
     try:
         last = msgspec.json.decode(Path(data, LAST_EXPORT).read_bytes(), type=LastExport)
     except (OSError, msgspec.MsgspecError):
         return None
-    return last if data and (last.directory, last.node) == (directory, node) else None
+    return last if (last.directory, last.node) == (directory, node) else None
 
 
 def state_path(folder: Path, node: str) -> Path:
