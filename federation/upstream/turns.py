@@ -13,7 +13,9 @@ from typing import TypeVar, cast
 
 from warren.broker.plugin import Table
 
-TURN_COST = 64  # for all links in one turn: about 5 ms
+# For all links from one renewal of the budget to the next, once a turn: about 5 ms. As callbacks before the renewal use
+# up the old budget and those after it the new one, a single turn may have up to twice that.
+TURN_COST = 64
 LINK_COST = 8  # to start, end or disconnect a link, with the report and the next attempt
 READ_COST, CLOSE_COST = 1, 1  # to read a socket, and to close one
 DEMAND_COST = 1  # to evaluate the demand of one link

@@ -304,7 +304,7 @@ def test_consumers_of_a_queue_with_very_many_links(meter: Meter, up: Place, coun
 
         check_one_of(attempt, count)
         assert len(evaluated) == count, "many changes are one"
-        assert max(Counter(turn for _, turn in evaluated).values()) <= TURN_COST
+        assert max(Counter(turn for _, turn in evaluated).values()) < 2 * TURN_COST
 
 
 def test_very_many_links_whose_intervals_end_in_a_long_turn(
@@ -321,7 +321,7 @@ def test_very_many_links_whose_intervals_end_in_a_long_turn(
 
         for _ in range(2):  # the first evaluations begin the intervals
             fan.until(lambda: len(evaluated) == FEW, act)
-        assert max(Counter(turn for _, turn in evaluated).values()) <= TURN_COST
+        assert max(Counter(turn for _, turn in evaluated).values()) < 2 * TURN_COST
 
 
 def noted(fan: Fan, meter: Meter) -> list[tuple[QueueLink, int]]:
@@ -386,4 +386,4 @@ def test_checks_of_very_many_links_that_are_due_at_the_same_moment(
             monkeypatch.setattr(module, "BACKLOG_S", 0.001)
         meter.run(check_all())
         assert len(checked) == count
-        assert max(Counter(checked).values()) <= TURN_COST // CHECK_COST
+        assert max(Counter(checked).values()) < 2 * TURN_COST // CHECK_COST

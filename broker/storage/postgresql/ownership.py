@@ -192,7 +192,9 @@ class Ownership:
         if not database.has(WATCH):
             self._locked = False
             database.connect(WATCH)
-        beat = f"UPDATE {database.schema}.beat SET beaten = clock_timestamp(), confirmed = greatest(confirmed, $2)"
+        # A server that was promoted without these transactions does not get their number: the next owner goes on there.
+        certain = f"greatest(confirmed, least($2, (SELECT commits FROM {database.schema}.owner)))"
+        beat = f"UPDATE {database.schema}.beat SET beaten = clock_timestamp(), confirmed = {certain}"
         beating: Statement = (f"{beat} WHERE epoch = $1 RETURNING true", (self.epoch, confirmed))
         if not self._locked:
             server = "CASE WHEN held THEN pg_postmaster_start_time() ELSE server END"

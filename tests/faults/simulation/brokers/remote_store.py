@@ -248,7 +248,7 @@ class RemoteStore:
         elif "beaten = clock_timestamp()" in text:
             if beat.epoch != parameters[0] or state.epoch != parameters[0]:
                 return []
-            beat.beaten_s, beat.confirmed = self.now_s(), max(beat.confirmed, parameters[1])
+            beat.beaten_s, beat.confirmed = self.now_s(), max(beat.confirmed, min(parameters[1], state.commits))
             if not text.startswith("WITH lock"):
                 return [[b"t"]]
             held = self._lock(database, parameters[3])

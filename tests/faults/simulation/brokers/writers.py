@@ -100,6 +100,8 @@ class Exports:
         self._turn.say(event, fields)
 
     def _sync(self, file: int) -> None:
+        if self._turn is None:  # a broker notes its boot in its data folder, on another disk
+            return
         if self._syncs_left is not None:
             self._syncs_left -= 1
             if self._syncs_left < 0:

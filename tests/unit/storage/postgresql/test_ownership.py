@@ -217,11 +217,12 @@ def test_a_loss_prevents_a_takeover(
     postgresql.execute(f"UPDATE {owner} SET commits = 5")
     assert standby.acquire() is not None and store.ownership.beat(5) and store.ownership.beat()
     assert standby.acquire() is not None
-    store.close()
     postgresql.execute(f"UPDATE {owner} SET commits = 4")  # as after a failover to a server that is behind
     postgresql.execute(f"UPDATE {quoted(address.schema)}.beat SET confirmed = 4")
+    assert store.ownership.beat(5)  # before the owner finds out
     with pytest.raises(ConfirmedLost, match="has 4 transactions, and 5 were"):
         standby.acquire()
+    store.close()
     new = PostgreSQLStore(address, "warren@new")
     assert new.acquire() is None
     new.close()
