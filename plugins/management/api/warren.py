@@ -413,13 +413,14 @@ async def get_backup(request: Request) -> ByteStream:
     stream.leave = leave
     host.report("backup_begun", "info", {})
     host.commit_soon()
+    ready = False
     try:
-        async with asyncio.timeout(MOMENT_S):
-            await begun.wait()
+        await request.wait(asyncio.wait_for(begun.wait(), MOMENT_S))
+        ready = True
     except TimeoutError:
         raise not_now("the disk does not take what is to be written before the backup") from None
     finally:
-        if not begun.is_set():
+        if not ready:
             stream.leave_once()
     return stream
 
