@@ -99,11 +99,11 @@ MANAGEMENT = "the service management cannot start: "
 # fmt: off
 CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
     "port in use": (
-        69, f"{TAKEN}--amqp HOST:PORT {OTHER}", lambda start: at(start, f"{HOST}:{start.taken}")),
+        69, f"{TAKEN}--amqp {HOST}:", lambda start: at(start, f"{HOST}:{start.taken}")),
     "port of HTTP in use": (
-        69, f"{MANAGEMENT}{TAKEN}--http HOST:PORT", lambda start: [*start.config(), "--http", f"{HOST}:{start.taken}"]),
+        69, f"{MANAGEMENT}{TAKEN}--http {HOST}:", lambda start: [*start.config(), "--http", f"{HOST}:{start.taken}"]),
     "port of metrics in use": (
-        69, f"the service prometheus cannot start: {TAKEN}the key",
+        69, f"the service prometheus cannot start: {TAKEN}--metrics {HOST}:",
         lambda start: start.config(f"prometheus.tcp.ip = {HOST}", f"prometheus.tcp.port = {start.taken}")),
     "address of another machine": (
         69, f"cannot listen at 203.0.113.9:0: this machine has no such address; --amqp HOST:PORT {OTHER}",
