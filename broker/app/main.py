@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ from ..operator.default_user import has_default_password
 from ..operator.feature_flags import missing_plugins
 from ..operator.local_socket import LocalSocket
 from ..plugin_host import services
-from ..plugin_host.host import Host, Service
+from ..plugin_host.host import Host, Service, watermarks
 from ..plugin_host.loading import BROKEN_PLUGIN, PluginError, load_exchange_types, load_services
 from ..product import distribution_version
 from ..runtime.clock import LoopClock
@@ -76,44 +76,34 @@ class DaemonParts:
     services: Mapping[str, Service] = field(default_factory=dict)  # beside those of the entry points, by name
 
 
-def set_watermarks(resources: Resources, config: Config) -> None:
-    """Set the limits of memory and disk. A limit in bytes has precedence over one relative to memory."""
-    memory_bytes = config.vm_memory_high_watermark_bytes
-    if memory_bytes is None:
-        memory_bytes = resources.share(config.vm_memory_high_watermark)
-    resources.set_vm_memory_high_watermark(memory_bytes)
-    relative = config.disk_free_limit_relative
-    resources.set_disk_free_limit(config.disk_free_limit_bytes if relative is None else resources.share(relative))
-
-
-async def keep_reloading(asked: asyncio.Event, sources: Sources, host: Host, server: Server, systemd: Systemd) -> None:
+async def keep_reloading(asked: asyncio.Event, host: Host, server: Server, systemd: Systemd) -> None:
     """Reload each time that `asked` is set, until cancelled."""
     while True:
         await asked.wait()
         asked.clear()
         systemd.reloading()
         try:
-            await reload(sources, host)
+            await reload(host)
         finally:  # an error of the configuration must not leave certificates in use that have expired
             server.reload_certificates()
             systemd.reloaded()
 
 
-async def reload(sources: Sources, host: Host) -> None:
+async def reload(host: Host) -> None:
     """Reload the configuration, and follow what can change without a restart: the keys of the log."""
     from ..config.printing import changes  # here, because it is rarely needed
 
-    before = replace(host.config, log=host.control.log.log)
+    before = host.running_config()
     try:
-        config = await asyncio.to_thread(sources.load)  # its files and regular expressions may be long
+        config = await asyncio.to_thread(host.control.read_config)  # its files and regular expressions may be long
         host.control.log.configure(config.log)
     except (ConfigError, OSError) as error:
         reason = file_error(error) if isinstance(error, OSError) else str(error)
         log.error("configuration_not_reloaded", reason=reason)
     else:
         changed = changes(before, config)
-        applied = "; ".join(text for name, text in changed.items() if name.startswith("log."))
-        waiting = ", ".join(name for name in changed if not name.startswith("log."))
+        applied = "; ".join(str(change) for change in changed if change.reloads)
+        waiting = ", ".join(change.key for change in changed if not change.reloads)
         log_event = log.warning if waiting else log.info
         log_event("configuration_reloaded", changes=applied, needs_restart=waiting)
 
@@ -239,7 +229,9 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
         log.warning("few_descriptors", descriptors=descriptors, connections=most, advice=RAISE_LIMIT)
     if config.log.exchange:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
-    set_watermarks(resources, config)
+    memory_bytes, disk_bytes = watermarks(config, resources)
+    resources.set_vm_memory_high_watermark(memory_bytes)
+    resources.set_disk_free_limit(disk_bytes)
     resources.watch(committer.check_disk)
     committer.commit_soon()  # the definitions made so far, before any client is served
     host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
@@ -249,7 +241,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
         host.alone = remote.alone
     collections.has_transients = host.imports.has_document
     control = host.control
-    control.listen, control.stop = partial(listen, server, config), ending.begin
+    control.listen, control.stop, control.read_config = partial(listen, server, config), ending.begin, sources.load
     control.start_services, control.stop_services = partial(restart_services, host), partial(services.stop, host)
     reload_asked = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
@@ -261,7 +253,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
         await services.stop(host)
         return UNAVAILABLE
     supervisor.keep("event_loop_watch", server.turns.run)
-    supervisor.keep("reload", partial(keep_reloading, reload_asked, sources, host, server, systemd))
+    supervisor.keep("reload", partial(keep_reloading, reload_asked, host, server, systemd))
     freeze_heap()
     supervisor.keep("garbage_collection", collections.run)
     supervisor.keep("young_garbage_collection", collect_young)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..call import Call, Item
 from ..command import DIAGNOSTICS, NODES
-from ..formats import Report
+from ..formats import Answer, Report, Rows
 from .listeners import lines_of, listeners_of
 from .memory_and_disk import alarm_lines, alarms_of, divisor, the_node
 
@@ -132,6 +132,14 @@ def event_loop_lines(facts: Item) -> list[str]:
     return lines
 
 
+def show_changes(call: Call) -> Answer:
+    changes = call.get("warren/config/changes")
+    if not changes:
+        return Report("The node runs with its configuration as it is now.", [])
+    names = ["key", "running", "configured", "needs"]
+    return Rows(names, [[change[name] or "(not shown)" for name in names] for change in changes])
+
+
 def cluster_status(call: Call) -> Report:
     node, overview = call.node, call.get("overview")
     version, language = overview["rabbitmq_version"], runtime(overview)
@@ -194,6 +202,8 @@ NODES("version: Displays the version of this command")
 NODES("report: Displays all that helps to find a fault", "Reporting server status of node {node} ...")
 NODES("environment: Displays the configuration, without secrets", "Application environment of node {node} ...",
       lambda call: str(call.get("config/effective")).rstrip("\n"))
+NODES("diff: Compares the running configuration with the files: what needs a reload or a restart",
+      "Keys of node {node} whose configured value is not the running one ...", show_changes)
 DIAGNOSTICS("server_version: Displays the version that clients see", "Asking node {node} for its RabbitMQ version...",
             lambda call: str(call.get("overview")["rabbitmq_version"]))
 DIAGNOSTICS("erlang_version [--details] [--offline]: Displays the version of the runtime",
