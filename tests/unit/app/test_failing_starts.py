@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pwd
 import re
 import resource
 import socket
@@ -260,7 +261,9 @@ def test_a_user_without_the_right_is_named(start: Start, open_folder: Path) -> N
     key.chmod(0o600)
     check(run(start, start.tls(certificate, key), user=NOBODY), 69, f"cannot listen with TLS: {key}: {NO_RIGHT}")
     status, output = run(start, ["--data", str(data), "status"], WARRENCTL, user=NOBODY)
-    assert status == 69 and "Only root and the user of the broker may use this socket" in output
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    says = f"Only root and the user of the broker, {name}, may use this socket: run `sudo -u {name} warrenctl ...`, or"
+    assert status == 69 and says in output
 
 
 @OF_ROOT
