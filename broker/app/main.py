@@ -235,6 +235,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
         log.warning("few_descriptors", descriptors=descriptors, connections=most, advice=RAISE_LIMIT)
     if config.log.exchange:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
+    server.alarm_facts = partial(resources.facts, store.status().place)
     memory_bytes, disk_bytes = watermarks(config, resources)
     resources.set_vm_memory_high_watermark(memory_bytes)
     resources.set_disk_free_limit(disk_bytes)

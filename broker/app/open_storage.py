@@ -116,7 +116,8 @@ def local_status(config: Config) -> StorageStatus:
     """Return the status of storage in the data folder, or in memory."""
     if config.memory:
         return IN_MEMORY
+    folder = str(Path(config.data_dir).absolute())
     if config.sync == "os":
         warning = "confirmed messages may be lost when the machine stops"
-        return StorageStatus("os", "no disk yet, in the operating system's memory", warning, config.data_dir)
-    return StorageStatus("fsync", "the disk of this machine", "", config.data_dir)
+        return StorageStatus("os", "no disk yet, in the operating system's memory", warning, folder)
+    return StorageStatus("fsync", "the disk of this machine", "", folder)
