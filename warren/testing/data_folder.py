@@ -10,7 +10,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "warren-testing-"
+PREFIX, NEW_PREFIX = "warren-testing-", "new-warren-testing-"
 OWNER = ".owner"  # a file in the folder, which the process of the tests has locked
 
 
@@ -22,9 +22,10 @@ class DataFolder:
 
     def __init__(self) -> None:
         remove_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        owner = lock(self.path / OWNER, os.O_CREAT)
-        assert owner is not None  # nobody else knows the folder
+        new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX))  # a name that nobody else looks for before it is locked
+        owner = lock(new / OWNER, os.O_CREAT)
+        assert owner is not None
+        self.path = new.rename(new.with_name(f"{PREFIX}{new.name.removeprefix(NEW_PREFIX)}"))
         self.remove = weakref.finalize(self, remove, self.path, owner, os.getpid())
 
 
