@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from warren.broker.config import Config, ConfigError, Sources
 from warren.broker.config.builder import ConfigBuilder
@@ -70,7 +71,7 @@ def main() -> int:
 def serve(config: Config, parent: int | None, data: str) -> int:
     """Run the broker until its input ends, and return the exit status.
 
-    With a `parent` it ends with this process too, and then removes the data folder, which is the parent's.
+    With a `parent` it ends with this process too, and then removes the folder around its data, which is the parent's.
     """
     from warren.broker import logs  # before app: logs imports structlog in its own way
 
@@ -87,7 +88,7 @@ def serve(config: Config, parent: int | None, data: str) -> int:
         config, Sources(environment={}), app.DaemonParts(MovableClock, SlowTransport, {"testing": service})
     )
     if parent is not None and data and service.abandoned:
-        shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(Path(data).parent, ignore_errors=True)
     return status
 
 

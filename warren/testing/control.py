@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, cast
+from urllib.parse import quote
 
 from warren.broker.core.queues.queue_settings import NONE
 from warren.broker.core.queues.x_death import EXPIRED
@@ -86,7 +87,8 @@ class ControlService(Service):
         user, password = config.default_user, config.initial_password or ""
         facts: dict[str, object] = {"host": "", "port": 0, "http_url": "", "url": ""}
         if amqp is not None:
-            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{user}:{password}@{amqp[0]}:{amqp[1]}/"}
+            login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{login}@{amqp[0]}:{amqp[1]}/"}
         if http is not None:
             facts["http_url"] = f"http://{http[0]}:{http[1]}"
         return {**facts, "user": user, "password": password, "pid": os.getpid()}
