@@ -56,6 +56,25 @@ def test_it_ends_with_its_parent(project: ForeignProject, end: str) -> None:
         parent.kill()
 
 
+@pytest.mark.rest("starts four brokers")
+def test_what_a_killed_process_and_a_killed_broker_leave_behind_is_removed_by_the_next(project: ForeignProject) -> None:
+    """The folder of a process that lives stays, also while its broker is down."""
+    down = PRINTS_PID + "broker.kill(); print(flush=True); input(); broker.start(); print(flush=True)"
+    with start(project, "-c", down) as dead, start(project, "-c", down) as alive:
+        for parent in (dead, alive):
+            assert parent.stdout is not None and parent.stdin is not None
+            parent.stdout.readline()
+            parent.stdout.readline()
+        dead.kill()
+        dead.wait()
+        assert len(list(project.folder.iterdir())) == 2
+        project.run("-c", "import warren.testing; warren.testing.Broker().start()", TMPDIR=str(project.folder))
+        assert len(list(project.folder.iterdir())) == 1
+        alive.communicate("\n")
+        assert alive.returncode == 0
+    until(lambda: list(project.folder.iterdir()) == [])
+
+
 def test_it_outlives_the_thread_that_has_started_it(project: ForeignProject) -> None:
     text = (
         "import threading, warren.testing; broker = warren.testing.Broker()\n"

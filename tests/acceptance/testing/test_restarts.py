@@ -176,6 +176,7 @@ def test_while_it_is_down_nobody_gets_its_ports_and_a_with_statement_starts_it_a
     assert broker.pid == pid
 
 
+@pytest.mark.rest("starts brokers again and again")
 def test_a_virtual_host_that_is_deleted_while_it_is_down_is_not_there_afterwards(broker: Broker) -> None:
     with broker.vhost() as vhost:
         channel_of(vhost).queue_declare("q", durable=True)
@@ -187,6 +188,7 @@ def test_a_virtual_host_that_is_deleted_while_it_is_down_is_not_there_afterwards
         assert not exists(again, "q")
 
 
+@pytest.mark.rest("starts brokers again and again")
 def test_faults_end_with_the_process(broker: Broker, vhost: VHost) -> None:
     with broker.refuse(), broker.block(), broker.delay(60_000), broker.partition():
         broker.kill()
@@ -194,6 +196,7 @@ def test_faults_end_with_the_process(broker: Broker, vhost: VHost) -> None:
     channel_of(vhost).queue_declare("q")
 
 
+@pytest.mark.rest("starts brokers again and again")
 def test_a_broker_that_was_closed_keeps_nothing_and_is_started_only_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_broker_that_was_closed_keeps_nothing_and_is_started_only_on_request(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rest("starts brokers again and again")
 def test_a_broker_whose_data_are_damaged_starts_as_a_new_one_for_the_next_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_brokers_that_are_cut_off_from_each_other_serve_their_clients(north: VHo
     north.wait_for_links()
 
 
+@pytest.mark.rest("starts brokers again and again")
 def test_a_site_that_was_killed_is_federated_again(north: VHost, south: VHost) -> None:
     publisher, _ = declare(north), declare(south)
     south.federate_exchange("e", north)

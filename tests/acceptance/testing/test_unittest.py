@@ -86,6 +86,7 @@ def test_test_cases_share_a_broker_that_heals(project: ForeignProject) -> None:
     assert list(project.folder.iterdir()) == []
 
 
+@pytest.mark.rest("starts one more broker")
 def test_a_variable_names_another_broker(project: ForeignProject) -> None:
     text = (
         "import pika, unittest\nfrom warren.testing import BrokerMixin\n"
