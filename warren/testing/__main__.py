@@ -25,8 +25,9 @@ DEFAULTS = (
     *(f"management.tcp.ip={HOST}", "management.tcp.port=0", f"prometheus.tcp.ip={HOST}", "prometheus.tcp.port=0"),
     "log.console.formatter=plaintext",
 )
-# With a data folder: what a confirm promises then survives the process, and need not survive the machine.
-STORED = ("warren.memory=false", "warren.sync=os")
+# With a data folder: what a confirm promises survives the process, and need not survive the machine. Folders for
+# temporary files may be small.
+STORED = ("warren.memory=false", "warren.sync=os", "disk_free_limit.absolute=0")
 LISTENERS = "listeners."  # the beginning of the keys of listeners
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h
 

@@ -77,6 +77,7 @@ class Broker(AnyBroker):
         self._deleted: set[str] = set()  # those that were deleted while it was down
         self._log: int | None = None  # the descriptor of a file without a name
         self._lock = threading.Lock()
+        self.used = False  # whether a control was called since the last `reset`
         self._requests = count(1)
         self._unread = b""  # output after the last line that was read
 
@@ -338,6 +339,7 @@ class Broker(AnyBroker):
             if self.running:
                 raise
             self.start()
+        self.used = False
 
     def undo_faults(self) -> None:
         """Reset it after a test, and kill it if that fails: `ensure_running` starts it for the next test."""
@@ -367,6 +369,7 @@ class Broker(AnyBroker):
             raise BrokerError("the broker is not running")
         if os.getpid() != self._owner:
             raise BrokerError("the broker belongs to the process that started it, which this one was forked from")
+        self.used = True
         with self._lock:
             number = next(self._requests)
             try:

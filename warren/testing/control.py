@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import json
 import os
+import signal
 import stat
 import sys
 from collections.abc import Callable, Iterable
@@ -58,6 +59,7 @@ class ControlService(Service):
         self._disk_bytes = host.resources.disk_free_limit_bytes
         if self._parent is not None and hasattr(os, "pidfd_open"):
             self._watch(self._parent)
+        self._loop.add_signal_handler(signal.SIGTERM, self._terminate)
         reader = asyncio.StreamReader(LINE_BYTES)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         write_line(self._facts())
@@ -100,6 +102,9 @@ class ControlService(Service):
         """Serve one control after the other. The end of the input, or of who reads the output, ends the broker."""
         try:
             while line := await self._read_line(reader):
+                await asyncio.sleep(0)  # a SIGTERM from before the line is handled before it
+                if self._stopping:
+                    break  # no answer: the end of the output is one
                 write_line(await self._answer(line))
             self._end()
         except OSError:
@@ -235,6 +240,10 @@ class ControlService(Service):
         if self._watched is not None:
             self._loop.remove_reader(self._watched)
         cut(self._host.connections())
+        self._host.control.stop()
+
+    def _terminate(self) -> None:
+        self._stopping = True
         self._host.control.stop()
 
     def _end(self) -> None:

@@ -87,6 +87,26 @@ def test_faults_are_undone_after_each_test_before_its_fixtures_end(project: Fore
     assert "1 failed, 3 passed" in ran.stdout and "error" not in ran.stdout, ran.stdout + ran.stderr
 
 
+def test_a_test_without_the_broker_asks_it_for_nothing(project: ForeignProject) -> None:
+    """A test that uses it without a fixture, such as by a function that a conftest.py has, leaves no fault either."""
+    project.write(
+        "test_it.py",
+        "brokers, calls = [], []\n"
+        "def test_one(amqp_broker):\n"
+        "    brokers.append(amqp_broker)\n"
+        "def test_two():\n"
+        "    do = brokers[0]._do\n"
+        "    brokers[0]._do = lambda *words, **named: calls.append(words) or do(*words, **named)\n"
+        "def test_three():\n"
+        "    assert calls == []\n"
+        "    brokers[0].refuse()\n"
+        "def test_four():\n"
+        "    assert calls == [('refuse',), ('reset',)]\n",
+    )
+    ran = project.pytest("-q")
+    assert "4 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
 def test_a_failure_shows_what_the_broker_logged_in_this_test(project: ForeignProject) -> None:
     project.write(
         "test_it.py",
