@@ -98,6 +98,17 @@ def test_the_page_on_plugins_lists_the_names_that_they_may_import() -> None:
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(plugin.__all__)
 
 
+def test_the_comparison_has_the_least_and_the_largest_ratio_of_the_readme() -> None:
+    table = README.split("## Compare")[1].split("\n\n")[2]
+    rows = [[float(cell) for cell in line.split("|")[3:7]] for line in table.splitlines()[2:]]
+    assert len(rows) > 5
+    page = (ROOT / "docs/compare.md").read_text(encoding="utf-8")
+    shown = re.findall(r"([\d.]+) to ([\d.]+) times as many", page.split("| messages a second")[1].splitlines()[0])
+    for found, (pure, compiled) in zip(shown, ((0, 2), (1, 3)), strict=True):
+        ratios = [row[place] for row in rows for place in (pure, compiled)]
+        assert tuple(map(float, found)) == (min(ratios), max(ratios))
+
+
 def decisions() -> str:
     return (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
 
