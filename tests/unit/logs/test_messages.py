@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -104,10 +105,17 @@ def test_an_alarm_says_what_was_measured_and_has_a_frame_in_text_alone(fields: d
 
 def test_each_event_of_the_sources_has_a_sentence() -> None:
     """An event without one is shown as its name and fields, which is for programs."""
-    sources = [path for name in ("broker", "federation", "plugins") for path in (ROOT / name).rglob("*.py")]
-    events = {event for path in sources for event in events_in(ast.parse(path.read_text(encoding="utf-8")))}
+    events = {event for event, _ in leveled_events()}
     assert len(events) > 70
     assert {event for event in events if event not in PHRASES and " " not in event} == set()
+
+
+def test_each_warning_and_error_of_the_sources_is_on_the_page_that_says_what_to_do() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.split("## Every warning")[1].splitlines() if line.startswith("| `")]
+    named = [event for row in rows for event in re.findall(r"`([^`]+)`", row)]
+    wanted = {event for event, level in leveled_events() if level not in ("debug", "info")}
+    assert len(named) == len(set(named)) and set(named) == wanted
 
 
 def test_lists_are_joined() -> None:
@@ -115,17 +123,25 @@ def test_lists_are_joined() -> None:
     assert phrase("certificates_loaded", {"files": ("x.pem",)}) == "the certificates were loaded again: x.pem"
 
 
-def events_in(tree: ast.AST) -> Iterator[str]:
-    """Yield the events that a module logs or reports: texts before a level, or arguments of a method of that name."""
-    for call in ast.walk(tree):
-        if not isinstance(call, ast.Call) or not call.args:
-            continue
-        event, more = call.args[0], call.args[1:2]
-        named = isinstance(call.func, ast.Attribute) and call.func.attr in LEVELS
-        if named or (more and isinstance(more[0], ast.Constant) and more[0].value in LEVELS):
+def leveled_events() -> Iterator[tuple[str, str]]:
+    """Yield the events that are logged or reported, each with one of its levels; `varies` if an expression has it.
+
+    They are texts before a level, or arguments of a method of that name.
+    """
+    sources = [path for name in ("broker", "federation", "plugins") for path in (ROOT / name).rglob("*.py")]
+    for tree in (ast.parse(path.read_text(encoding="utf-8")) for path in sources):
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            event, second = call.args[0], call.args[1] if call.args[1:] else None
+            level = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if level not in LEVELS and isinstance(second, ast.Constant):
+                level = str(second.value)
+            elif level == "report" and isinstance(second, ast.IfExp | ast.Name):
+                level = "varies"
             for each in (event.body, event.orelse) if isinstance(event, ast.IfExp) else (event,):
-                if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                    yield each.value
+                if level in (*LEVELS, "varies") and isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield each.value, level
 
 
 @pytest.mark.parametrize(
