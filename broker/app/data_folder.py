@@ -15,8 +15,8 @@ from ..storage.folder_lock import lock
 
 METADATA, JOURNAL = "meta.sqlite", "log"
 STORED = (JOURNAL, METADATA, *(f"{METADATA}-{suffix}" for suffix in ("wal", "shm", "journal")))
-MADE = (*STORED, SOCKET, LOCK)  # the lock last
-ALLOWED = (*MADE, "message_log.json", "lost+found")  # a note of the export; a folder of each ext4
+OTHERS = (SOCKET, "message_log.json")  # the second is a note of the export
+ALLOWED = (*STORED, *OTHERS, LOCK, "lost+found")  # the last is a folder of each ext4
 
 
 class DataFolder:
@@ -38,9 +38,9 @@ class DataFolder:
         locked_before = os.path.lexists(self._path / LOCK)
         lock(Path(self._config.data_dir))
         if not any(os.path.lexists(self._path / name) for name in STORED):
-            self._made = MADE
-        elif not locked_before:
-            self._made = (LOCK,)
+            self._made = (*STORED, *(name for name in OTHERS if not os.path.lexists(self._path / name)))
+        if not locked_before:
+            self._made += (LOCK,)  # the last that is removed
 
     def _check(self) -> None:
         """Raise StorageFault if no broker has stored anything here, and there is more than hidden files and such that
