@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "warren-testing-"
-OWNER = "owner"  # a file in the folder, which the process of the tests has locked
+OWNER = ".owner"  # a file in the folder, which the process of the tests has locked
 
 
 class DataFolder:
