@@ -15,6 +15,7 @@ from functools import partial
 from ..runtime.supervisor import Report, Supervisor
 from ..system_errors import TOO_MANY_FILES, user_name
 from .connection_limits import ConnectionLimits, Pool, Slot
+from .port_holder import holder_of
 from .tls import TLS, handshake_error
 
 # TLS handshakes under way on one listener; at the limit the oldest is cancelled for a new one. Otherwise a thousand
@@ -27,7 +28,6 @@ ANY_ADDRESS, ANY_IPV4, LOOPBACK = "::", "0.0.0.0", "127.0.0.1"
 FIRST_FREE_PORT, LAST_PORT = 1024, 65_535  # below the first a process needs a privilege to listen
 PORTS_TRIED = 100  # for a free one
 REASONS = {
-    errno.EADDRINUSE: "another program listens there, perhaps RabbitMQ or another Warren",
     errno.EADDRNOTAVAIL: "this machine has no such address",
     errno.EMFILE: TOO_MANY_FILES,
 }
@@ -198,6 +198,9 @@ def listen_error(error: OSError, port: int) -> str:
         return "there is no host of this name"
     if error.errno == errno.EACCES and 0 < port < FIRST_FREE_PORT:
         return f"ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE, which the user {user_name()} lacks"
+    if error.errno == errno.EADDRINUSE:
+        holder = holder_of(port)
+        return f"another program listens there{f': {holder}' if holder else ', perhaps RabbitMQ or another Warren'}"
     return REASONS.get(error.errno or 0) or error.strerror or str(error)
 
 

@@ -246,7 +246,7 @@ def test_warrenctl_tells_in_one_line_that_nobody_answers() -> None:
         port = taken.getsockname()[1]
         done = warrenctl("ping", "--url", f"amqp://127.0.0.1:{port}")
     assert (done.returncode, done.stdout) == (69, "")
-    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: Connection refused"
+    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: connection refused: nothing listens at this port"
 
 
 @pytest.mark.sockets
