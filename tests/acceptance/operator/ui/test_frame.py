@@ -18,6 +18,8 @@ def test_a_wrong_password_is_refused_and_the_right_one_opens_the_overview(
     ui.page.get_by_label("Password").fill("wrong")
     ui.page.get_by_role("button", name="Sign in").click()
     expect(ui.page.get_by_role("alert")).to_contain_text("Sign-in failed")
+    expect(ui.page.get_by_label("User")).to_have_value("guest")
+    expect(ui.page.get_by_label("Password")).to_be_focused()
     ui.sign_in()
     expect(ui.page.locator("main h1")).to_have_text("Overview")
 
