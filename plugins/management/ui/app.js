@@ -10,7 +10,8 @@ import { h, fill, show } from "./web/dom.js";
 import { clock } from "./web/format.js";
 import { preference, prefer } from "./web/preferences.js";
 import * as theme from "./web/theme.js";
-import { PAGES, SECTIONS, routeOf } from "./pages/index.js";
+import { documentAddress } from "./pages/documents.js";
+import { PAGES, SECTIONS, partAbout, routeOf } from "./pages/index.js";
 
 const CHANGING = ["overview", "admin"]; // the sections in which virtual hosts are added and deleted
 const INTERVALS = [[5, "every 5 s"], [10, "every 10 s"], [30, "every 30 s"], [0, "never"]];
@@ -60,8 +61,10 @@ function open() {
   const match = router.match(PAGES, segments.length ? segments : ["overview"]);
   section = match?.page.section;
   for (const link of document.querySelectorAll("nav.sections a")) {
-    if (link.dataset.section === section) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.section === section) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone they scroll
+    } else link.removeAttribute("aria-current");
   }
   drawSide(section, match?.page);
   if (match === null || !(match.page.may?.() ?? true)) {
@@ -71,7 +74,9 @@ function open() {
   }
   const context = contextOf(match.params, query);
   const page = match.page.create(context);
-  main.replaceChildren(page.element);
+  const part = partAbout(match.page);
+  const guide = part && h("a.guide", { href: documentAddress(part) }, "Documentation");
+  main.replaceChildren(...[guide, page.element].filter(Boolean));
   main.setAttribute("aria-busy", "true");
   context.title(page.element.querySelector("h1")?.textContent ?? match.page.title);
   leave = page.leave ?? null;
@@ -146,7 +151,8 @@ function header() {
 }
 
 function footer() {
-  return h("footer", {}, h("a", { href: "api/", target: "_blank" }, "HTTP API"));
+  return h("footer", {}, h("a", { href: documentAddress("start") }, "Documentation"), " · ",
+    h("a", { href: "api/", target: "_blank" }, "HTTP API"), " · ", h("small", {}, "Times are in UTC."));
 }
 
 /** Show the page to sign in, which then starts. `reason` says why the user `user` is here again. */

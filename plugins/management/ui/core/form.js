@@ -123,6 +123,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
   const element = h("form", { "aria-label": label ?? submit }, rows, extra, problem, h("div.buttons", {}, button));
   element.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const isFocused = document.activeElement === button; // a disabled button loses the focus
     button.disabled = true;
     problem.hidden = true;
     try {
@@ -142,6 +143,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       problem.hidden = false;
     } finally {
       button.disabled = false;
+      if (isFocused && document.activeElement === document.body) button.focus();
     }
   });
   saved.set(element, contentsOf(element));

@@ -12,11 +12,11 @@ const CONSUMERS = [
   { id: "channel", title: "Channel", wide: true, cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "") },
   { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag) },
   { id: "user", title: "User", sort: "channel_details.user", wide: true, cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
-  { id: "ack", title: "Ack required", sort: "ack_required", wide: true, cell: (one) => yes(one.ack_required) },
+  { id: "ack", title: "Ack", sort: "ack_required", wide: true, cell: (one) => yes(one.ack_required) },
   { id: "exclusive", title: "Exclusive", sort: "exclusive", wide: true, cell: (one) => yes(one.exclusive) },
-  { id: "prefetch", title: "Prefetch count", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
+  { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
   { id: "active", title: "Active", sort: "active", cell: (one) => yes(one.active) },
-  { id: "activity", title: "Activity status", sort: "activity_status", wide: true, cell: (one) => one.activity_status },
+  { id: "activity", title: "Status", sort: "activity_status", shown: false, cell: (one) => one.activity_status },
   { id: "arguments", title: "Arguments", wide: true, sparse: true, cell: (one) => (Object.keys(one.arguments ?? {}).length ? tableOf(one.arguments) : "") },
 ];
 
@@ -37,10 +37,10 @@ const prefetch = (one) => [
 ].join("");
 
 const COLUMNS = [
-  { id: "name", title: "Channel", sort: "name", always: true, cell: (one) => link.channel(one.name) },
+  { id: "channel", title: "Channel", sort: "name", always: true, cell: (one) => link.channel(one.name) },
   { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => link.vhost(one.vhost) },
   { id: "user", title: "User", sort: "user", wide: true, cell: (one) => link.user(one.user) },
-  { id: "mode", title: "Mode", wide: true, cell: mode },
+  { id: "mode", title: "Mode", wide: true, sparse: true, cell: mode },
   { id: "state", title: "State", sort: "state", wide: true, cell: (one) => state(one.idle_since ? "idle" : one.state) },
   countColumn("consumers", "Consumers", "consumer_count", { shown: false }),
   countColumn("unconfirmed", "Unconfirmed", "messages_unconfirmed", { wide: true }),

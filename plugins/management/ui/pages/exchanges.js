@@ -7,15 +7,15 @@ import {
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
-import { deleteForm, deleteObjects, emptyList, features, folded, heading, hideForbidden, link, listPage, section, tableOf, vhostField, withRights } from "./widgets.js";
+import { deleteForm, deleteObjects, emptyList, features, folded, heading, hideForbidden, link, listPage, section, tableOf, vhostBelow, vhostField, withRights } from "./widgets.js";
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (exchange) => exchange.vhost },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (exchange) => link.exchange(exchange.vhost, exchange.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (exchange) => exchange.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (exchange) => [link.exchange(exchange.vhost, exchange.name), vhostBelow(exchange)] },
   { id: "type", title: "Type", sort: "type", cell: (exchange) => exchange.type },
   { id: "features", title: "Features", wide: true, cell: features },
-  rateColumn("in", "Message rate in", "publish_in"),
-  rateColumn("out", "Message rate out", "publish_out"),
+  rateColumn("in", "Rate in", "publish_in"),
+  rateColumn("out", "Rate out", "publish_out"),
 ];
 const FIELDS = [...COLUMNS.map((column) => column.sort).filter(Boolean), "durable,auto_delete,internal,arguments,policy"].join(",");
 const KNOWN_ARGUMENTS = [

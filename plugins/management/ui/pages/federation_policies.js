@@ -2,7 +2,7 @@
 
 import { List, api, fill, form, format, h, path, short, tasks, whole } from "../toolkit.js";
 import { preview } from "./policies.js";
-import { deleteObjects, editColumn, folded, link, replaced, section, vhostField } from "./widgets.js";
+import { deleteObjects, editColumn, folded, link, replaced, section, vhostBelow, vhostField } from "./widgets.js";
 
 const ONE = "federation-upstream";
 const SET = "federation-upstream-set";
@@ -49,8 +49,8 @@ export const listOf = (policies, none) => (policies.length
   : h("p.empty", {}, none));
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.policy(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.policy(one.vhost, one.name), vhostBelow(one)] },
   { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
   { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
   { id: "upstream", title: "Upstreams", cell: (one) => short(upstreamOf(one)) },

@@ -62,7 +62,7 @@ const COLUMNS = [
   { id: "next", title: "Next attempt", sort: "next_attempt_at", cell: (one) => format.time(one.next_attempt_at), shown: false },
   countColumn("reconnects", "Reconnects", "reconnects", { shown: false, help: "failures of the link while it ran" }),
   countColumn("unconfirmed", "Unconfirmed", "unconfirmed", { shown: false }),
-  { id: "changed", title: "Last changed", sort: "changed_at", wide: true, cell: (one) => format.time(one.changed_at) },
+  { id: "changed", title: "Last changed", sort: "changed_at", shown: false, cell: (one) => format.time(one.changed_at) },
   { id: "id", title: "ID", sort: "id", always: true, wide: true, cell: (one) => linkTo(one, one.id) },
   { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag ?? ""), shown: false },
 ];

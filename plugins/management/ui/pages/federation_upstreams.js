@@ -3,7 +3,7 @@
 import { List, api, facts, fill, format, h, may, path, router, short, tasks, whole } from "../toolkit.js";
 import { listOf, namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import { copyButton, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, vhostField } from "./widgets.js";
+import { copyButton, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, vhostBelow, vhostField } from "./widgets.js";
 
 const COMPONENT = "federation-upstream";
 const URIS = [
@@ -22,8 +22,8 @@ const shownUris = (value) => [value.uri].flat().map((one) => format.uri(String(o
 /** The columns of all settings, named and ordered as in RabbitMQ; columns of rare settings are hidden at first. */
 const SHOWN = ["prefetch-count", "reconnect-delay", "ack-mode", "max-hops"];
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.upstream(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.upstream(one.vhost, one.name), vhostBelow(one)] },
   { id: "uri", title: "URI", always: true, cell: (one) => shownUris(one.value).map((uri) => h("span.name.row", { title: uri }, uri)) },
   ...GROUPS.flatMap((group) => group.fields)
     .filter((field) => field.name !== "uri")

@@ -1,7 +1,7 @@
 /** Policies and operator policies; the form shows what a pattern matches before the policy is saved. */
 
 import { List, api, argumentsTable, facts, fill, form, format, h, may, path, short, tasks, whole } from "../toolkit.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, tableOf, vhostField } from "./widgets.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, tableOf, vhostBelow, vhostField } from "./widgets.js";
 
 const APPLY_TO = [
   ["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"],
@@ -97,8 +97,8 @@ const linkOf = (operator) => (operator ? link.operatorPolicy : link.policy);
 const mayWrite = (operator) => (operator ? may.administer() : may.makePolicies());
 
 const columnsOf = (operator) => [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => linkOf(operator)(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [linkOf(operator)(one.vhost, one.name), vhostBelow(one)] },
   { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
   { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
   { id: "definition", title: "Definition", cell: (one) => tableOf(one.definition) },

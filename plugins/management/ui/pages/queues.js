@@ -2,11 +2,11 @@
 
 import { List, NAMED, api, argumentsTable, confirm, form, format, paged, path, tasks } from "../toolkit.js";
 import { countColumn, rateColumn } from "./rates.js";
-import { deleteObjects, features, folded, emptyList, link, listPage, state, vhostField, withRights } from "./widgets.js";
+import { deleteObjects, features, folded, emptyList, link, listPage, state, vhostBelow, vhostField, withRights } from "./widgets.js";
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => link.queue(queue.vhost, queue.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (queue) => queue.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => [link.queue(queue.vhost, queue.name), vhostBelow(queue)] },
   { id: "type", title: "Type", sort: "type", wide: true, cell: (queue) => queue.type },
   { id: "features", title: "Features", wide: true, cell: features },
   { id: "state", title: "State", sort: "state", wide: true, cell: (queue) => state(queue.idle_since ? "idle" : queue.state) },

@@ -32,6 +32,9 @@ export const editColumn = (segments) => ({
   cell: (one) => h("a", { href: router.address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
 });
 
+/** The virtual host below the name of an object: in the place of its column, which a phone has no room for. */
+export const vhostBelow = ({ vhost }) => h("small.vhost-below", {}, vhost);
+
 /** A short mark with an explanation: `D` for durable. */
 export const mark = (text, help) => h("abbr.mark", { title: help }, text);
 

@@ -110,7 +110,8 @@ def addresses(ui: UI, broker: FederatedBroker) -> dict[str, str]:
     names = {
         "queues": "orders", "exchanges": "shop", "users": "shop", "vhosts": "/", "policies": "federate-shop",
         "operator-policies": "memory", "federation-upstreams": "lisbon", "federation-upstream-sets": "sites",
-        "reports": "2026-11-22", "channels": channel, "connections": channel.rpartition(" (")[0],
+        "reports": "2026-11-22", "documents": "operations", "channels": channel,
+        "connections": channel.rpartition(" (")[0],
     }  # fmt: skip
     found = {}
     for route in ui.page.evaluate(ROUTES):
