@@ -17,7 +17,8 @@ const described = (binding) =>
 async function unbind(context, binding) {
   if (!await confirm("Remove this binding?", "Messages are not routed by it any more.", [described(binding)], "Unbind")) return;
   const { vhost, source, destination_type: kind, destination, properties_key: key } = binding;
-  await attempt(() => api.remove(between(vhost, source, kind, destination) + path`/${key}`), "The binding was not removed: ");
+  const remove = () => api.remove(between(vhost, source, kind, destination) + path`/${key}`);
+  await attempt(() => withRights(vhost, [["write", destination], ["read", source]], remove), "The binding was not removed: ");
   context.refresh();
 }
 

@@ -109,3 +109,10 @@ def test_a_page_with_an_error_shows_it_and_polling_continues(ui: UI) -> None:
     expect(page.locator(".banner")).to_be_hidden()
     assert ui.problems
     ui.problems.clear()
+
+
+def test_the_choices_of_the_header_have_labels(ui: UI) -> None:
+    for label, choice in (("Refresh", "every 5 s"), ("Theme", "auto")):
+        shown = ui.page.locator("header label").filter(has_text=label)
+        expect(shown).to_be_visible()
+        expect(shown.locator("option:checked")).to_have_text(choice)
