@@ -11,12 +11,13 @@ FUZZ_EXAMPLES ?= 20000
 SIM_SEEDS ?= 10000
 CRASH_ROUNDS ?= 20
 ROUNDS ?= 10
+PORT ?= 5672
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz faults/model)
 
 .PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser pictures postgresql prometheus shells clean
 
-run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data
-	@exec $(BIN)/warren serve --amqp 127.0.0.1:5672 --data ./data
+run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data; PORT=... names another port; ARGS are passed on
+	@exec $(BIN)/warren serve --amqp 127.0.0.1:$(PORT) --data ./data $(ARGS)
 
 # tests/tiers.py explains the two tiers. The types are checked beside the tests.
 test: lint  ## the gate: lint, types, and a proof of every promise, in five minutes

@@ -36,12 +36,13 @@ FILES = {
 }
 
 
-def user_name() -> str:
-    """Return the name of the user of this process, or the number of one without a name."""
+def user_name(number: int | None = None) -> str:
+    """Return the name of a user, or the number of one without a name; by default the user of this process."""
+    number = os.geteuid() if number is None else number
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(os.geteuid())
+        return str(number)
 
 
 def read_text(

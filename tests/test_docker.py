@@ -209,6 +209,10 @@ def test_no_service_leaves_a_volume_without_a_name(file: Path) -> None:
         assert data in mounted or service["image"] == "warren-postgresql:local" or "build" not in service, name
 
 
+def test_a_terminal_shows_the_log_as_text_and_the_first_screen() -> None:
+    assert composed(DOCKER / "compose.yaml")["services"]["warren"]["tty"] is True
+
+
 def test_each_command_of_compose_names_its_project() -> None:
     named: dict[str, set[str]] = {}
     for path in (ROOT / "README.md", ROOT / "docs/start.md", DOCKER / "README.md", *COMPOSE_FILES):

@@ -51,6 +51,7 @@ STARTS: dict[str, str] = {
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.run": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.stop": "waits that end with the call",
+    "plugins/management/api/warren.py::config_changes": "a call in a thread, awaited",
     "plugins/management/api/warren.py::import_definitions": "calls in a thread, awaited",
     "federation/upstream/connection.py::UpstreamConnection._run": "awaited in the same call",
     "federation/upstream/handshake.py::AiormqConnection.create_task": "tasks of aiormq, which notes their failures",

@@ -60,6 +60,10 @@ class API:
     def _begin(self, connection: http.client.HTTPConnection, timeout_s: float | None) -> None:
         self._connection = connection
         self._used = False
+        self.begin_deadline(timeout_s)
+
+    def begin_deadline(self, timeout_s: float | None) -> None:
+        """Limit all requests from now on together."""
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
 
     def get(self, *path: str, **query: str) -> Any:

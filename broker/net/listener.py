@@ -8,6 +8,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
 
@@ -22,8 +23,9 @@ HANDSHAKES_LIMIT = 1000
 ACCEPTS = 16  # from one socket in a turn: each may cost a handshake
 RETRY_S = 1.0  # wait after the system had no more descriptors or memory to accept
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
-FIRST_FREE_PORT = 1024  # below it a process needs a privilege to listen
+ANY_ADDRESS, ANY_IPV4, LOOPBACK = "::", "0.0.0.0", "127.0.0.1"
+FIRST_FREE_PORT, LAST_PORT = 1024, 65_535  # below the first a process needs a privilege to listen
+PORTS_TRIED = 100  # for a free one
 REASONS = {
     errno.EADDRINUSE: "another program listens there, perhaps RabbitMQ or another Warren",
     errno.EADDRNOTAVAIL: "this machine has no such address",
@@ -197,3 +199,13 @@ def listen_error(error: OSError, port: int) -> str:
     if error.errno == errno.EACCES and 0 < port < FIRST_FREE_PORT:
         return f"ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE, which the user {user_name()} lacks"
     return REASONS.get(error.errno or 0) or error.strerror or str(error)
+
+
+def another_address(option: str, error: OSError, host: str, port: int) -> str:
+    """Return the option that chooses another address: with the next free port if this one is in use."""
+    if error.errno == errno.EADDRINUSE:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        for other in range(port + 1, min(port + PORTS_TRIED, LAST_PORT) + 1):
+            with suppress(OSError), socket.create_server((host, other), family=family):
+                return f"{option} {other if host == LOOPBACK else address_of((host, other))}"
+    return f"{option} HOST:PORT"

@@ -7,9 +7,11 @@ independent of the listeners on TCP and of their connection limits.
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Protocol
 
 from ..config import Config
@@ -19,6 +21,8 @@ from ..net.listener import Listener, SocketOptions
 from ..runtime.supervisor import Report, Supervisor
 
 CONNECTIONS_LIMIT = 256
+PREFIX = "warren-"  # of the folders of nodes in memory
+STALE_S = 60.0  # the age of a socket from which on its node listens, if it runs
 ROOT = 0
 CREDENTIALS = struct.Struct("3i")  # of Linux: pid, uid, gid
 
@@ -70,7 +74,9 @@ class LocalSocket:
         """Open and serve the socket, and return its path for the event `ready`. A node runs without it on failure."""
         config = self._config
         try:
-            folder = Path(mkdtemp(prefix="warren-") if config.memory else config.data_dir)
+            if config.memory:
+                remove_stale(Path(gettempdir()))
+            folder = Path(mkdtemp(prefix=PREFIX) if config.memory else config.data_dir)
             listening = bind(folder)
         except OSError as error:
             self._report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
@@ -98,6 +104,21 @@ class LocalSocket:
         if self._server is not None:
             await self._server.close()
             self._server = None
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the folders, below this one, of nodes in memory that were killed: nobody listens at their sockets."""
+    for path in folder.glob(f"{PREFIX}*/{NAME}"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
+            status = path.stat()
+            if status.st_uid != os.geteuid() or time.time() - status.st_mtime < STALE_S:
+                continue
+            connecting.setblocking(False)  # a node whose queue of connections is full is alive
+            try:
+                connecting.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+                path.parent.rmdir()
 
 
 def peer_uid(accepted: socket.socket) -> int:

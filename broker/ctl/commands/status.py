@@ -1,10 +1,12 @@
 """Commands for the status of the node: versions, configuration, event loop, cluster; a report of everything."""
 
+import shutil
+import sys
 from collections.abc import Iterable
 
 from ..call import Call, Item
 from ..command import DIAGNOSTICS, NODES
-from ..formats import Report
+from ..formats import Answer, Lines, Report, Rows
 from .listeners import lines_of, listeners_of
 from .memory_and_disk import alarm_lines, alarms_of, divisor, the_node
 
@@ -132,6 +134,25 @@ def event_loop_lines(facts: Item) -> list[str]:
     return lines
 
 
+def show_changes(call: Call) -> Answer:
+    changes = call.get("warren/config/changes")
+    if not changes:
+        return Report("The node runs with its configuration as it is now.", [])
+    names = ["key", "running", "configured", "needs"]
+    return Rows(names, [[change[name] or "(not shown)" for name in names] for change in changes])
+
+
+def show_top(call: Call) -> Lines | None:
+    """Show the screen on a terminal, or return its lines once for any other reader. Raises CommandError (64, 69)."""
+    from .. import top
+
+    interval_s = call.integer("interval", 2, least=1)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        top.watch(call, interval_s)
+        return None
+    return Lines(iter(top.printed(call, shutil.get_terminal_size((160, 0)).columns)))
+
+
 def cluster_status(call: Call) -> Report:
     node, overview = call.node, call.get("overview")
     version, language = overview["rabbitmq_version"], runtime(overview)
@@ -194,6 +215,10 @@ NODES("version: Displays the version of this command")
 NODES("report: Displays all that helps to find a fault", "Reporting server status of node {node} ...")
 NODES("environment: Displays the configuration, without secrets", "Application environment of node {node} ...",
       lambda call: str(call.get("config/effective")).rstrip("\n"))
+NODES("top [--interval <seconds>]: Shows the busiest queues, connections and federation links, until a key ends it",
+      run=show_top)
+NODES("diff: Compares the running configuration with the files: what needs a reload or a restart",
+      "Keys of node {node} whose configured value is not the running one ...", show_changes)
 DIAGNOSTICS("server_version: Displays the version that clients see", "Asking node {node} for its RabbitMQ version...",
             lambda call: str(call.get("overview")["rabbitmq_version"]))
 DIAGNOSTICS("erlang_version [--details] [--offline]: Displays the version of the runtime",
