@@ -24,8 +24,10 @@ class DataFolder:
     def __init__(self) -> None:
         remove_abandoned()
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        owner = lock(folder / OWNER, os.O_CREAT)
-        assert owner is not None  # nobody else knows the folder
+        new = folder / f"{OWNER}.new"
+        owner = lock(new, os.O_CREAT)
+        assert owner is not None
+        new.rename(folder / OWNER)  # only now, as it is locked, do other processes look at it
         self.path = folder / DATA
         self.remove = weakref.finalize(self, remove, folder, owner, os.getpid())
 
