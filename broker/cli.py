@@ -27,7 +27,7 @@ NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # with these, commands of plugins are not loaded
-OURS = "serve plugins doctor store copy restore systemd-unit completion version --version".split()
+OURS = ["serve", "plugins", "doctor", "store", "copy", "restore", "systemd-unit", "completion", "version", "--version"]
 HELP = "help"
 COMPLETION = "_WARREN_COMPLETE"  # set by a shell that wants to know what may follow
 

@@ -65,6 +65,9 @@ STARTS: dict[str, str] = {
     "plugins/management/framework/byte_stream.py::ByteStream.pieces": "awaited in the same call",
     "plugins/message_log/analysis/engine.py::InProcess.map": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
+    "warren/testing/proxy.py::Proxy.__init__": "the thread of the proxy; each call waits for it",
+    "warren/testing/proxy.py::Proxy.call": "awaited in the same call",
+    "warren/testing/proxy.py::Proxy.connected": "a task that reports a failure by closing its client",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
 PROCESSES = {"create_subprocess_exec", "create_subprocess_shell", "Process", "Popen"}  # which outlive an awaited call
@@ -537,6 +540,7 @@ CLOCK_READERS: dict[str, str] = {
     "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_broker.py::"
     "test_timestamps_are_those_of_the_machine_again_after_a_reset.died_s": "a time of day, to some hours",
+    "tests/acceptance/testing/test_foreign.py::test_replies_are_late": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_partitions.py::"
     "test_a_partition_ends_with_a_reset_and_a_delay_goes_on_after_it": "a lower bound: a slower machine allows more",
     "tests/unit/testing/test_slow_network.py::use_in_a_partition": "a timer that must not send, however late it is",

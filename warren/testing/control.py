@@ -21,7 +21,8 @@ from warren.broker.plugin import AMQPError, Host, OperatorError, Queue, Service
 from warren.broker.session.connection import Connection
 
 from .clock import MovableClock
-from .slow_network import SlowSocket, SlowTransport, matches
+from .slow_network import SlowTransport, matches
+from .slow_socket import SlowSocket
 
 LINE_BYTES = 1 << 16
 TOO_LONG = b"a line that is too long\n"

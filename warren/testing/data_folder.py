@@ -10,7 +10,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX, NEW_PREFIX = "warren-testing-", "new-warren-testing-"
+PREFIX = "warren-testing-"
 OWNER = "owner"  # a file beside the data, which the process of the tests has locked
 DATA = "data"
 
@@ -23,10 +23,11 @@ class DataFolder:
 
     def __init__(self) -> None:
         remove_abandoned()
-        new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX))  # a name that nobody else looks for before it is locked
-        owner = lock(new / OWNER, os.O_CREAT)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        new = folder / f"{OWNER}.new"
+        owner = lock(new, os.O_CREAT)
         assert owner is not None
-        folder = new.rename(new.with_name(f"{PREFIX}{new.name.removeprefix(NEW_PREFIX)}"))
+        new.rename(folder / OWNER)  # only now, as it is locked, do other processes look at it
         self.path = folder / DATA
         self.remove = weakref.finalize(self, remove, folder, owner, os.getpid())
 

@@ -1,10 +1,15 @@
 """Tests with a broker that they have not started, in the place of which there is one of Warren."""
 
+import socket
+import threading
+import time
 import unittest
 from collections.abc import Callable, Iterator
 
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
 from tests.support.polling import until
 from warren.testing import Broker, BrokerError, ForeignBroker, NotPossible
@@ -80,6 +85,8 @@ USES: list[Callable[[ForeignBroker], object]] = [
     lambda broker: broker.expire_now("q"),
     lambda broker: broker.advance(10),
     lambda broker: broker.drop_connections("*"),
+    lambda broker: broker.heal(),
+    lambda broker: broker.accept(),
     lambda broker: broker.pid,
     lambda broker: broker.log(),
 ]
@@ -119,6 +126,110 @@ def test_sites_of_one_broker_federate(foreign: ForeignBroker) -> None:
         until(lambda: channel.basic_get("q", auto_ack=True)[2] == b"x")
         with pytest.raises(BrokerError, match="400"):
             south.federate_exchange("e", north, max_hops="many")
+
+
+# Faults of the network, by the proxy
+
+
+@pytest.fixture
+def proxied(foreign: ForeignBroker) -> Iterator[ForeignBroker]:
+    with foreign:
+        yield foreign
+        foreign.reset()
+
+
+def hears_nothing(channel: BlockingChannel) -> bool:
+    """Whether a call is not answered within a moment. Its thread ends with the connection."""
+    call = threading.Thread(target=lambda: channel.queue_declare("q", passive=True), daemon=True)
+    call.start()
+    call.join(0.1)
+    return call.is_alive()
+
+
+def test_connections_are_refused_and_accepted_again(proxied: ForeignBroker) -> None:
+    with proxied.vhost() as vhost:
+        stays = connect(vhost)
+        with proxied.refuse(), pytest.raises(pika.exceptions.AMQPConnectionError):
+            connect(vhost)
+        connect(vhost).close()
+        proxied.refuse()
+        proxied.reset()
+        connect(vhost).close()
+        stays.process_data_events(0)
+
+
+def test_replies_are_late(proxied: ForeignBroker) -> None:
+    with proxied.vhost() as vhost:
+        channel = channel_of(vhost)
+        with proxied.delay(100):
+            begun_s = time.monotonic()
+            channel.queue_declare("q")
+            assert time.monotonic() - begun_s >= 0.1
+
+
+def test_what_is_sent_in_a_partition_arrives_after_it(proxied: ForeignBroker) -> None:
+    with proxied.vhost() as vhost:
+        channel = connect(vhost).channel()
+        channel.queue_declare("q")
+        with proxied.partition():
+            channel.basic_publish("", "q", b"x")
+            channel.connection.process_data_events(0.1)
+            assert proxied.api.call("GET", "queues", vhost.name, "q")["messages"] == 0
+            with pytest.raises(AMQPConnectorStackTimeout):
+                connect(vhost, stack_timeout=0.2)
+        until(lambda: channel.basic_get("q", auto_ack=True)[2] == b"x")
+        with pytest.raises(NotPossible, match="partition of some clients"):
+            proxied.partition("shop-*")
+        proxied.partition()
+        assert hears_nothing(channel)
+        proxied.reset()
+
+
+def test_sockets_are_closed_by_name_or_all(proxied: ForeignBroker) -> None:
+    with proxied.vhost() as vhost:
+        shop, stock, late = connect(vhost, "shop-1"), connect(vhost, "stock"), connect(vhost, "late")
+        assert proxied.drop_connections("shop-*") == 1
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            shop.process_data_events(10)
+        stock.process_data_events(0)
+        proxied.partition()
+        assert proxied.drop_connections() == 2
+        for connection in (stock, late):
+            connection.process_data_events(0.05)
+        proxied.heal()
+        for connection in (stock, late):
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                connection.process_data_events(10)
+
+
+def test_large_messages_pass_in_both_directions(proxied: ForeignBroker) -> None:
+    """A consumer that reads slower than the broker sends holds the broker back, and not the proxy's memory."""
+    body = bytes(range(256)) * 40_000
+    with proxied.vhost() as vhost:
+        channel = channel_of(vhost)
+        channel.queue_declare("q")
+        for _ in range(3):
+            channel.basic_publish("", "q", body)
+        assert [channel.basic_get("q", auto_ack=True)[2] == body for _ in range(3)] == [True] * 3
+
+
+def test_a_client_notices_that_the_broker_is_not_there_and_leaves_nothing_behind(proxied: ForeignBroker) -> None:
+    threads = set(threading.enumerate())
+    with ForeignBroker("amqp://127.0.0.1:1", proxied.http_url) as absent:
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            pika.BlockingConnection(pika.URLParameters(absent.url))
+        assert set(threading.enumerate()) > threads
+    assert set(threading.enumerate()) == threads
+
+
+def test_the_end_of_a_connection_reaches_the_other_side(rabbit: Broker, proxied: ForeignBroker) -> None:
+    with proxied.vhost() as vhost:
+        client, victim = connect(vhost), connect(vhost, "victim")
+        client._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+        assert rabbit.drop_connections("victim") == 1
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            victim.process_data_events(10)
+        until(lambda: not proxied.api.call("GET", "vhosts", vhost.name, "connections"))
 
 
 @pytest.mark.parametrize(

@@ -254,10 +254,14 @@ def test_served(amqp_broker, amqp_vhost, amqp_url, number):
     with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
         assert connection.channel().queue_declare("q", durable=True).method.message_count == 0
     assert amqp_broker.port == int(os.environ["PORT"])
+    amqp_broker.refuse()
     print("USED", amqp_vhost)
 
 def test_killed(amqp_broker, amqp_url):
     amqp_broker.kill()
+
+def test_cut_off(amqp_broker, amqp_url):
+    amqp_broker.partition()
 
 def test_sites(amqp_sites):
     north, south = amqp_sites(2)
@@ -284,6 +288,6 @@ def test_the_same_tests_with_another_broker_skip_what_it_cannot_do(
         words = [word for pair in options.items() for word in pair] if way == "option" else []
         ran = project.pytest("-rA", *workers, *words, PORT=str(broker.port), **variables if way == "variable" else {})
         assert broker.running and [row["name"] for row in broker.api.call("GET", "vhosts")] == ["/"]
-    assert "3 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
+    assert "4 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
     assert f"kill needs a broker that the tests have started, and that at 127.0.0.1:{broker.port}" in ran.stdout
     assert len(set(re.findall(r"USED (\S+)", ran.stdout))) == 2

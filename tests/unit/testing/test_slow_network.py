@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from warren.testing.slow_network import LATE_BYTES, SlowSocket
+from warren.testing.slow_socket import LATE_BYTES, SlowSocket
 
 TICK_S, LATENCY_S = 1 / 64, 1 / 32  # exact, unlike decimal fractions
 
@@ -40,7 +40,7 @@ async def write_at_the_end_of_a_tick() -> float:
     while time.monotonic() % TICK_S < 0.8 * TICK_S:
         pass
     begun_s = time.monotonic()
-    SlowSocket(socket, asyncio.Protocol()).write(b"x")
+    SlowSocket(socket, asyncio.Protocol(), 0).write(b"x")
     loop = asyncio.get_running_loop()
 
     def look_again() -> None:
@@ -107,7 +107,7 @@ async def use_in_a_partition(latency_s: float, before: Sequence[Use], within: Se
     The last value is how often the protocol lost its connection in it.
     """
     system, protocol = OpenSocket(), LossProtocol()
-    socket = SlowSocket(system, protocol)
+    socket = SlowSocket(system, protocol, 0)
     SlowSocket.set_latency(latency_s)
     try:
         for use in before:
