@@ -273,6 +273,8 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "message_log_ended": _sentence("the export of the message log has ended", "reason"),
     "message_log_restarted": "the export of the message log runs again, and lacks {lost_records} records",
     "message_log_not_written": _sentence("the last records of the message log are not written", "reason"),
+    "backup_begun": "a backup has begun",
+    "backup_ended": lambda fields: f"a backup has ended {'whole' if fields.get('whole') else 'before it was whole'}",
     "systemd_not_notified": _sentence("systemd was not notified", "reason"),
     "event_loop_held": (
         "the event loop did nothing else for {ms} ms, {processor_ms} ms of the processor; it served {last_served}"
