@@ -162,7 +162,8 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
 
     add_command(commands, "version", "print the version", version)
     command = add_command(commands, HELP, "show the commands, or the options of one command")
-    command.add_argument("words", metavar="COMMAND", nargs="*", help="the command, and its action")
+    about = "the command, and its action"
+    command.add_argument("words", metavar="COMMAND", nargs="*", choices=commands.choices, help=about)
 
     for name, plugged in (more or {}).items():
         plugged.add_options(add_command(commands, name, plugged.about, plugged.run))
