@@ -14,7 +14,7 @@ ROUNDS ?= 10
 PORT ?= 5672
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz faults/model)
 
-.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser pictures postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data; PORT=... names another port; ARGS are passed on
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:$(PORT) --data ./data $(ARGS)
@@ -176,6 +176,9 @@ browser: .venv/test.stamp
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell fonts-dejavu-core; } \
 		|| command -v chromium >/dev/null; \
 	elif ! command -v chromium >/dev/null; then echo "NOTE: the tests of the user interface will be skipped"; fi
+
+pictures: .venv/test-more.stamp browser  ## the pictures of the user interface in docs/images; it refuses a machine that is not calm
+	$(BIN)/python -m tests.acceptance.operator.ui.screenshots
 
 # A server that stores the journal; the tests start clusters of their own, in temporary folders.
 postgresql: .venv/test.stamp

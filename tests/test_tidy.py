@@ -536,6 +536,9 @@ CLOCK_READERS: dict[str, str] = {
     "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_broker.py::"
     "test_timestamps_are_those_of_the_machine_again_after_a_reset.died_s": "a time of day, to some hours",
+    "tests/acceptance/testing/test_partitions.py::"
+    "test_a_partition_ends_with_a_reset_and_a_delay_goes_on_after_it": "a lower bound: a slower machine allows more",
+    "tests/unit/testing/test_slow_network.py::use_in_a_partition": "a timer that must not send, however late it is",
     "tests/unit/testing/test_clock.py::"
     "test_timestamps_follow_the_clock_until_they_are_reset.use": "a time of day, to the hour",
     "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",

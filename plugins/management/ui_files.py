@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import mimetypes
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from .framework.state import ManagementState
 
 FOLDER = Path(__file__).with_name("ui")
 SHARED = "web"  # the path of the files that reports use as well
+DOCUMENTS = "docs"
 INDEX = "index.html"
 # RabbitMQ until 4.2 had its script rabbitmqadmin there.
 ADMIN_FOLDER = "cli/"
@@ -55,10 +57,19 @@ def _stored(path: Path) -> StoredFile:
     return StoredFile(mimetypes.guess_type(path.name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
 
 
+def documents() -> Path:
+    """Return the folder of the documents: that of the checkout, or that of an installation."""
+    checkout = Path(__file__).resolve().parents[2] / "docs"
+    return checkout if checkout.is_dir() else Path(sysconfig.get_path("data"), "share", "doc", "warrenmq")
+
+
 def read_files() -> dict[str, StoredFile]:
-    """Return the files by path, such as `core/api.js` or `web/table.js`; the path "" is the index."""
+    """Return the files by path, such as `core/api.js`, `web/table.js` or `docs/start.md`; the path "" is the index."""
     files = {path.relative_to(FOLDER).as_posix(): _stored(path) for path in FOLDER.rglob("*") if path.is_file()}
     files |= {f"{SHARED}/{path.name}": _stored(path) for path in web.files()}
+    folder = documents()
+    for path in (*folder.glob("*.md"), *folder.glob("images/*.svg")):
+        files[f"{DOCUMENTS}/{path.relative_to(folder).as_posix()}"] = _stored(path)
     return {"": files[INDEX], **files}
 
 

@@ -97,7 +97,7 @@ class ForeignBroker(AnyBroker):
 
         A broker in a container could not reach itself at the address that the tests use.
         """
-        if downstream.broker is self:
+        if downstream.broker is upstream.broker:
             return f"amqp:///{quote(upstream.name, safe='')}"
         return upstream.url
 

@@ -119,16 +119,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Undo faults before the fixtures of the test end, whose clients would suffer from them, and again after that."""
-    undo_faults(item.config)
+    undo_faults(item)
     yield
-    undo_faults(item.config)
+    undo_faults(item)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, None, None]:
     """Show the logs of the brokers with a failure of a test that uses them."""
     brokers = item.config.stash.get(RUNNING, [])
-    if not brokers or "amqp_broker" not in getattr(item, "fixturenames", ()):
+    if not brokers or not uses_broker(item):
         yield
         return
     outcome = yield
@@ -140,7 +140,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, None, None]:
             report.sections.append((title, broker.log(starts[number] if number < len(starts) else 0)))
 
 
-def undo_faults(config: pytest.Config) -> None:
+def undo_faults(item: pytest.Item) -> None:
     """Undo the faults of the brokers. One that cannot undo them ends: the next test gets a new one."""
-    for broker in config.stash.get(RUNNING, []):
-        broker.undo_faults()
+    for broker in item.config.stash.get(RUNNING, []):
+        if broker.used or uses_broker(item):
+            broker.undo_faults()
+
+
+def uses_broker(item: pytest.Item) -> bool:
+    return "amqp_broker" in getattr(item, "fixturenames", ())
