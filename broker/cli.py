@@ -61,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"'{words[0]}' is one word too many")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
+        if action.choices is not None and value != [] and value not in action.choices:
             what = str(action.metavar or "choice").lower()
             raise argparse.ArgumentError(None, f"there is no {what} {value}{suggestion(value, action.choices)}")
 

@@ -192,14 +192,14 @@ def address_of(name: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def listen_error(error: OSError, port: int) -> str:
-    """Return the reason why a port cannot be listened at."""
+def listen_error(error: OSError, port: int, search: bool = True) -> str:
+    """Return the reason why a port cannot be listened at; `search` for the program that has it, which takes a while."""
     if isinstance(error, socket.gaierror):
         return "there is no host of this name"
     if error.errno == errno.EACCES and 0 < port < FIRST_FREE_PORT:
         return f"ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE, which the user {user_name()} lacks"
     if error.errno == errno.EADDRINUSE:
-        holder = holder_of(port)
+        holder = holder_of(port) if search else ""
         return f"another program listens there{f': {holder}' if holder else ', perhaps RabbitMQ or another Warren'}"
     return REASONS.get(error.errno or 0) or error.strerror or str(error)
 
