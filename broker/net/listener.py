@@ -8,7 +8,6 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
 
@@ -207,8 +206,18 @@ def listen_error(error: OSError, port: int, search: bool = True) -> str:
 def another_address(option: str, error: OSError, host: str, port: int) -> str:
     """Return the option that chooses another address: with the next free port if this one is in use."""
     if error.errno == errno.EADDRINUSE:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         for other in range(port + 1, min(port + PORTS_TRIED, LAST_PORT) + 1):
-            with suppress(OSError), socket.create_server((host, other), family=family):
+            if is_free(host, other):
                 return f"{option} {other if host == LOOPBACK else address_of((host, other))}"
     return f"{option} HOST:PORT"
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether nobody listens at an address; a program that begins to listen meanwhile is not kept from it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trying:
+        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trying.bind((host, port))
+        except OSError:
+            return False
+    return True
