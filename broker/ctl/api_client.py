@@ -1,12 +1,13 @@
 """A client of the HTTP API, over TCP or the node's unix socket. No error names the user or the password."""
 
 import base64
+import errno
 import http.client
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,26 @@ class API:
             if not line:
                 return
             yield line.decode("utf-8", "backslashreplace").rstrip("\n")
+
+    def body(self, *path: str) -> Callable[[int], bytes]:
+        """Return the function that reads the body of a GET response: at most so many bytes, none at its end.
+
+        Both raise APIError, NotFound, Unreachable, TimeoutError; Unreachable also if the body ends too early.
+        """
+        with self._reachable():
+            response = self._exchange("GET", self._target(path, EMPTY), None, self._credentials())
+            if response.status >= 300:
+                self._answer(response)
+
+        def read(count: int) -> bytes:
+            with self._reachable():
+                self._apply_deadline()
+                try:
+                    return response.read1(count)
+                except http.client.IncompleteRead:
+                    raise ConnectionError(errno.ECONNRESET, "it has ended its answer too early") from None
+
+        return read
 
     def wait_for_end(self) -> None:
         """Wait until the node closes the connection. Raises TimeoutError."""

@@ -16,7 +16,7 @@ from ..core.metadata.records import Change, Definitions, StoredQueue
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import log_records
-from .checkpoint import UNFINISHED, Checkpoint, check_finished
+from .checkpoint import COPYING, UNFINISHED, Checkpoint, check_finished
 from .disk import Disk
 from .errors import StorageFault
 from .folder_disk import NEW_NAME, FolderDisk, UntouchedFolder
@@ -90,11 +90,11 @@ def check_free(folder: Path) -> None:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether that is the log of a copy that was interrupted as it began, with a mark or not yet."""
+    """Whether that is the log of a command that was interrupted as it began, with a mark or not yet."""
     if folder.name != "log" or not folder.is_dir():
         return False
     unmarked = {entry.name for entry in folder.iterdir()} <= {NEW_NAME}
-    return unmarked or UntouchedFolder(folder).load_checkpoint() == UNFINISHED
+    return unmarked or UntouchedFolder(folder).load_checkpoint() in UNFINISHED
 
 
 def check_source(disk: Disk, definitions: Definitions, place: str) -> Recovered:
@@ -154,7 +154,7 @@ def opened(place: str, password_file: str, schema: str, new: bool = False, untou
         disk = UntouchedFolder(folder / "log") if untouched else FolderDisk(folder / "log", True)
         if new:
             check_finished(disk.load_checkpoint())
-            disk.save_checkpoint(UNFINISHED)
+            disk.save_checkpoint(COPYING)
         metadata = SQLiteMetadata(folder / METADATA_NAME)
         try:
             yield disk, metadata
@@ -171,7 +171,7 @@ def begin(disk: Disk, metadata: Metadata, place: str) -> None:
     check_finished(saved)
     if saved is not None or disk.segments() or metadata.load().changes():
         raise StorageFault(f"{place}: not empty; nothing was copied: name a new folder or an empty store with --to")
-    disk.save_checkpoint(UNFINISHED)
+    disk.save_checkpoint(COPYING)
 
 
 def copy_log(source: Disk, target: Disk, lengths: dict[int, int]) -> None:
