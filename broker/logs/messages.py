@@ -239,7 +239,7 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "user_cannot_log_in": "the user '{user}' cannot log in with a password: {reason}",
     "tls_handshake_failed": "the TLS handshake with {peer} failed: {reason}",
     "no_control_socket": _sentence("warrenctl can reach this broker by --url only: it has no unix socket", "reason"),
-    "not_durable": _sentence("messages are not safe", "means"),
+    "not_durable": "messages are not safe: {means}; {advice}",
     "quorum_queue_not_replicated": "the quorum queue '{queue}' in vhost '{vhost}' is on {guarantee}: {means}",
     "quorum_queues_not_replicated": "{queues} quorum queues are on {guarantee}: {means}",
     "dead_letters_wait": (
