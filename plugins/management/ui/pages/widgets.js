@@ -11,12 +11,15 @@ const SAVED_MS = 10_000; // by then the browser has read the file
 
 const linkTo = (segments, name, text = name) => h("a.name", { href: router.address(segments), title: name }, text);
 
+/** The name of a connection or a channel without the address of the server, as in RabbitMQ's lists: `127.0.0.1:5000 (1)`. */
+const withoutServer = (name) => name.replace(/ -> \S+/, "");
+
 /** Links to the pages of objects; only the name if the user may not see the page. */
 export const link = {
   queue: (vhost, name) => linkTo(["queues", vhost, name], name),
   exchange: (vhost, name) => linkTo(["exchanges", vhost, name || DEFAULT_EXCHANGE], name, name || "(AMQP default)"),
-  connection: (name) => linkTo(["connections", name], name),
-  channel: (name) => linkTo(["channels", name], name),
+  connection: (name) => linkTo(["connections", name], name, withoutServer(name)),
+  channel: (name) => linkTo(["channels", name], name, withoutServer(name)),
   user: (name) => (may.administer() ? linkTo(["users", name], name) : short(name)),
   vhost: (name) => linkTo(["vhosts", name], name),
   policy: (vhost, name) => (may.makePolicies() ? linkTo(["policies", vhost, name], name) : short(name)),
