@@ -51,6 +51,7 @@ STARTS: dict[str, str] = {
     "broker/runtime/supervisor.py::Child._start": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.run": "the supervisor itself",
     "broker/runtime/supervisor.py::Supervisor.stop": "waits that end with the call",
+    "plugins/management/api/warren.py::config_changes": "a call in a thread, awaited",
     "plugins/management/api/warren.py::import_definitions": "calls in a thread, awaited",
     "federation/upstream/connection.py::UpstreamConnection._run": "awaited in the same call",
     "federation/upstream/handshake.py::AiormqConnection.create_task": "tasks of aiormq, which notes their failures",
@@ -64,6 +65,9 @@ STARTS: dict[str, str] = {
     "plugins/management/framework/byte_stream.py::ByteStream.pieces": "awaited in the same call",
     "plugins/message_log/analysis/engine.py::InProcess.map": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
+    "warren/testing/proxy.py::Proxy.__init__": "the thread of the proxy; each call waits for it",
+    "warren/testing/proxy.py::Proxy.call": "awaited in the same call",
+    "warren/testing/proxy.py::Proxy.connected": "a task that reports a failure by closing its client",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
 PROCESSES = {"create_subprocess_exec", "create_subprocess_shell", "Process", "Popen"}  # which outlive an awaited call
@@ -520,6 +524,8 @@ READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "
 READS = re.compile(rf"\b(?:sleep|{'|'.join(READS_CLOCK)})\(")  # in a file that is parsed
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
+    "tests/faults/crash/test_backups.py::"
+    "test_a_backup_has_what_was_confirmed_and_not_what_was_acknowledged": "any moment will do for a backup",
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
@@ -538,6 +544,10 @@ CLOCK_READERS: dict[str, str] = {
     "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_broker.py::"
     "test_timestamps_are_those_of_the_machine_again_after_a_reset.died_s": "a time of day, to some hours",
+    "tests/acceptance/testing/test_foreign.py::test_replies_are_late": "a lower bound: a slower machine allows more",
+    "tests/acceptance/testing/test_partitions.py::"
+    "test_a_partition_ends_with_a_reset_and_a_delay_goes_on_after_it": "a lower bound: a slower machine allows more",
+    "tests/unit/testing/test_slow_network.py::use_in_a_partition": "a timer that must not send, however late it is",
     "tests/unit/testing/test_clock.py::"
     "test_timestamps_follow_the_clock_until_they_are_reset.use": "a time of day, to the hour",
     "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",

@@ -1,7 +1,7 @@
 """The printer of a configuration in the format of rabbitmq.conf: every key with its value, readable again."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from .config import Config
 from .keys import ANY, KEYS, LIST, MAP, NAMES, NONE, ONE, Key
@@ -36,15 +36,31 @@ def lines_of(key: Key, config: Config) -> list[str]:
     return [f"{name.replace(ANY, element, 1)} = {text}" for element, text in _elements(key, value)]
 
 
-def changes(before: Config, after: Config) -> dict[str, str]:
-    """Return the keys whose values differ, each as `NAME BEFORE -> AFTER`, without secrets."""
-    found: dict[str, str] = {}
+class Change(NamedTuple):
+    """A key whose values differ, each as a text: `none` for no value, empty for a secret."""
+
+    key: str
+    before: str
+    after: str
+
+    @property
+    def reloads(self) -> bool:
+        """Whether the key takes effect when the configuration is reloaded; all others need a restart."""
+        return self.key.startswith("log.")
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.before} -> {self.after}" if self.before else self.key
+
+
+def changes(before: Config, after: Config) -> list[Change]:
+    """Return the keys whose values differ. Of several keys of one field it is the first."""
+    found: dict[str, Change] = {}
     for key in KEYS:
         if key.field and key.shape != NONE and value_of(key, before) != value_of(key, after):
-            name = dotted(key.path).partition(f".{ANY}")[0]
-            old, new = (", ".join(text for _, text in _elements(key, value_of(key, one))) for one in (before, after))
-            found.setdefault(key.field, name if key.secret else f"{name} {old or 'none'} -> {new or 'none'}")
-    return {text.partition(" ")[0]: text for text in found.values()}
+            values = (", ".join(text for _, text in _elements(key, value_of(key, one))) for one in (before, after))
+            old, new = ("" if key.secret else text or "none" for text in values)
+            found.setdefault(key.field, Change(dotted(key.path).partition(f".{ANY}")[0], old, new))
+    return list(found.values())
 
 
 def value_of(key: Key, config: Config) -> Any:

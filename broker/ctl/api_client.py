@@ -14,13 +14,12 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ..control_socket import NAME, address_in
-from ..system_errors import file_error, read_text
+from ..system_errors import file_error, network_error, read_text
 from .errors import USAGE, APIError, ExitError, NotFound, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
 ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
 WHERE = "the log of the broker says at which port its HTTP API does, usually 15672"
-NO_LISTENER = f"nothing listens there; {WHERE}"
 NOT_HTTP = f"what listens there does not speak HTTP; {WHERE}"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
@@ -61,6 +60,10 @@ class API:
     def _begin(self, connection: http.client.HTTPConnection, timeout_s: float | None) -> None:
         self._connection = connection
         self._used = False
+        self.begin_deadline(timeout_s)
+
+    def begin_deadline(self, timeout_s: float | None) -> None:
+        """Limit all requests from now on together."""
         self._deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
 
     def get(self, *path: str, **query: str) -> Any:
@@ -174,9 +177,10 @@ class API:
         self._connection.close()
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
             return Unreachable(f"{self.address}: {NOT_HTTP}")
-        reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        known = network_error(error) if isinstance(error, OSError) and not self.is_local else ""
+        reason = known or (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         if isinstance(error, ConnectionRefusedError) and not self.is_local:
-            reason += f": {NO_LISTENER}"
+            reason += f"; {WHERE}"
         return Unreachable(f"{self.address}: {' '.join(reason.split())}", isinstance(error, PermissionError))
 
     def _exchange(

@@ -24,9 +24,9 @@ async def nothing_to_stop() -> None: ...
 class NodeControl:
     """Starts and stops the application, RabbitMQ's name for all that serves clients.
 
-    The composition root sets four callables: `listen` opens the listeners for AMQP and returns None on failure,
+    The composition root sets five callables: `listen` opens the listeners for AMQP and returns None on failure,
     `start_services` starts new services and returns whether all have started, `stop_services` stops all of them, `stop`
-    ends the process.
+    ends the process, `read_config` reads the configuration anew in a thread; it raises ConfigError, OSError.
     """
 
     def __init__(self, node: Node, config: Config, server: Server) -> None:
@@ -35,6 +35,7 @@ class NodeControl:
         self.start_services: Callable[[], Coroutine[object, object, bool]] = no_services
         self.stop_services: Callable[[], Coroutine[object, object, None]] = nothing_to_stop
         self.stop: Callable[[], object] = lambda: None
+        self.read_config: Callable[[], Config] = lambda: config
         self.app_is_stopped = False
         self.is_drained = False  # for maintenance: no listener for AMQP, and no connection
         self._node = node

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -127,6 +128,17 @@ class Service:
         return None
 
 
+def watermarks(config: Config, resources: Resources) -> tuple[int, int]:
+    """Return the limits of memory and of free disk space, in bytes.
+
+    A limit of memory in bytes has precedence over a relative one, a relative one of the disk over one in bytes.
+    """
+    memory_bytes, relative = config.vm_memory_high_watermark_bytes, config.disk_free_limit_relative
+    if memory_bytes is None:
+        memory_bytes = resources.share(config.vm_memory_high_watermark)
+    return memory_bytes, config.disk_free_limit_bytes if relative is None else resources.share(relative)
+
+
 class Host:
     """The broker as a service sees it: node, configuration, connections, listeners, tasks and log.
 
@@ -183,10 +195,22 @@ class Host:
         return self.node.replication.status()
 
     def configuration(self) -> str:
-        """Return the configuration in the format of rabbitmq.conf, without secrets."""
+        """Return the running configuration in the format of rabbitmq.conf, without secrets."""
         from ..config.printing import text_of  # here, because it is rarely needed
 
-        return text_of(self.config)
+        return text_of(self.running_config())
+
+    def running_config(self) -> Config:
+        """Return the configuration in effect, with the changes of commands and reloads since the start."""
+        config, resources, log = self.config, self.resources, self.control.log.log
+        memory_bytes, disk_bytes = watermarks(config, resources)
+        if resources.memory_limit_bytes != memory_bytes:
+            config = replace(config, vm_memory_high_watermark_bytes=resources.memory_limit_bytes)
+        if resources.disk_free_limit_bytes != disk_bytes:
+            config = replace(
+                config, disk_free_limit_bytes=resources.disk_free_limit_bytes, disk_free_limit_relative=None
+            )
+        return replace(config, log=log)
 
     def plugins(self) -> list[str]:
         """Return the plugins that this node runs, by RabbitMQ's names, or by their own if RabbitMQ has none."""

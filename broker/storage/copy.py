@@ -84,7 +84,9 @@ def check_free(folder: Path) -> None:
     if not folder.is_dir():
         return
     if any(entry.name not in (MOUNTED, LOCK_NAME) and not is_begun(entry) for entry in folder.iterdir()):
-        raise StorageFault(f"{folder.absolute()}: not empty; nothing was copied")
+        raise StorageFault(
+            f"{folder.absolute()}: not empty; nothing was copied: name a new folder or an empty store with --to"
+        )
 
 
 def is_begun(folder: Path) -> bool:
@@ -168,7 +170,7 @@ def begin(disk: Disk, metadata: Metadata, place: str) -> None:
     saved = disk.load_checkpoint()
     check_finished(saved)
     if saved is not None or disk.segments() or metadata.load().changes():
-        raise StorageFault(f"{place}: not empty; nothing was copied")
+        raise StorageFault(f"{place}: not empty; nothing was copied: name a new folder or an empty store with --to")
     disk.save_checkpoint(COPYING)
 
 

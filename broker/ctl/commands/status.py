@@ -1,12 +1,14 @@
 """Commands for the status of the node: versions, configuration, event loop, cluster; a report of everything."""
 
+import shutil
+import sys
 from collections.abc import Iterable
 
 from ..call import Call, Item
 from ..command import DIAGNOSTICS, NODES
-from ..formats import Report
+from ..formats import Answer, Lines, Report, Rows
 from .listeners import lines_of, listeners_of
-from .memory_and_disk import alarm_lines, alarms_of, divisor, the_node
+from .memory_and_disk import KB, alarm_lines, alarms_of, divisor, the_node
 
 
 def runtime(overview: Item) -> str:
@@ -58,7 +60,50 @@ def show_status(call: Call) -> Report:
         "listeners": listeners_of(overview),
         "event_loop": node.get("event_loop"),  # RabbitMQ has none
     }
-    return Report("\n\n".join(status_sections(call, value)), value)
+    sections = status_sections(call, value)
+    if call.terminal:
+        sections.insert(0, "\n".join(summary(call, value, overview.get("queue_totals", {}))))
+    return Report("\n\n".join(sections), value)
+
+
+def summary(call: Call, facts: Item, messages: Item) -> list[str]:
+    """Return the five lines that say whether the node is well, what it does, and what it has left."""
+    faults = [f"the {resource} alarm is set, so that publishers wait" for resource in facts["alarms"]]
+    down = len(call.list_of("federation-links/state/down"))
+    faults += [f"federation links that are down: {down} (federation_status --only-down)"] if down else []
+    faults += ["it is in maintenance, and refuses clients"] if facts["is_under_maintenance"] else []
+    lost = len(facts["not_restored"])
+    faults += [f"objects that were not restored at the start: {lost}"] if lost else []
+    storage, totals = facts["storage"], facts["totals"]
+    product, memory = facts["product_name"] or "RabbitMQ", facts["memory"]["total"]["rss"]
+    place = storage.get("place") or facts["data_directory"] or "in memory"
+    kept = storage.get("warning") or (f"a confirmed message is on {storage['guarantee']}" if storage else "")
+    ready, unacked = messages.get("messages_ready", 0), messages.get("messages_unacknowledged", 0)
+    return [
+        f"Is it well?  {'no: ' + '; '.join(faults) if faults else 'yes'}",
+        f"Broker       {product} {facts['product_version']}, {facts['node_name']}, up {duration(facts['uptime'])}",
+        f"Load         connections: {totals['connection_count']}, queues: {totals['queue_count']},"
+        f" messages: {ready} ready, {unacked} unacknowledged",
+        f"Room         {short_size(memory)} of {short_size(facts['vm_memory_limit'])} of memory used,"
+        f" {short_size(facts['disk_free'])} of disk free, at least {short_size(facts['disk_free_limit'])} needed",
+        f"Data         {place}" + (f": {kept}" if kept else ""),
+    ]
+
+
+def duration(seconds: int) -> str:
+    """Return a duration in its two largest units."""
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= size:
+            parts.append(f"{seconds // size} {unit}")
+            seconds %= size
+    return " ".join(parts[:2]) or "0 s"
+
+
+def short_size(size_bytes: int) -> str:
+    """Return bytes with a decimal unit."""
+    unit, by = next(((unit.upper(), by) for unit, by in reversed(KB.items()) if size_bytes >= by), ("kB", 1000))
+    return f"{size_bytes / by:.1f} {unit}"
 
 
 def status_sections(call: Call, facts: Item) -> list[str]:
@@ -132,6 +177,25 @@ def event_loop_lines(facts: Item) -> list[str]:
     return lines
 
 
+def show_changes(call: Call) -> Answer:
+    changes = call.get("warren/config/changes")
+    if not changes:
+        return Report("The node runs with its configuration as it is now.", [])
+    names = ["key", "running", "configured", "needs"]
+    return Rows(names, [[change[name] or "(not shown)" for name in names] for change in changes])
+
+
+def show_top(call: Call) -> Lines | None:
+    """Show the screen on a terminal, or return its lines once for any other reader. Raises CommandError (64, 69)."""
+    from .. import top
+
+    interval_s = call.integer("interval", 2, least=1)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        top.watch(call, interval_s)
+        return None
+    return Lines(iter(top.printed(call, shutil.get_terminal_size((160, 0)).columns)))
+
+
 def cluster_status(call: Call) -> Report:
     node, overview = call.node, call.get("overview")
     version, language = overview["rabbitmq_version"], runtime(overview)
@@ -194,6 +258,10 @@ NODES("version: Displays the version of this command")
 NODES("report: Displays all that helps to find a fault", "Reporting server status of node {node} ...")
 NODES("environment: Displays the configuration, without secrets", "Application environment of node {node} ...",
       lambda call: str(call.get("config/effective")).rstrip("\n"))
+NODES("top [--interval <seconds>]: Shows the busiest queues, connections and federation links, until a key ends it",
+      run=show_top)
+NODES("diff: Compares the running configuration with the files: what needs a reload or a restart",
+      "Keys of node {node} whose configured value is not the running one ...", show_changes)
 DIAGNOSTICS("server_version: Displays the version that clients see", "Asking node {node} for its RabbitMQ version...",
             lambda call: str(call.get("overview")["rabbitmq_version"]))
 DIAGNOSTICS("erlang_version [--details] [--offline]: Displays the version of the runtime",

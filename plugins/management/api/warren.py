@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from warren.broker.amqp.table_json import json_of_table
+from warren.broker.config import ConfigError
 from warren.broker.config.config import LOG_LEVELS
 from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
@@ -26,6 +27,7 @@ from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.operator.definition_import import Undecoded
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
 from warren.broker.product import distribution_version
+from warren.broker.system_errors import file_error
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
 from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
@@ -66,6 +68,15 @@ class LimitBody(msgspec.Struct):
 
 class LogBody(msgspec.Struct):
     level: str
+
+
+class ConfigChange(msgspec.Struct):
+    """A key of the configuration whose value differs; the values of a secret are empty."""
+
+    key: str
+    running: str
+    configured: str
+    needs: Literal["reload", "restart"]
 
 
 class SettingsBody(msgspec.Struct):
@@ -167,6 +178,20 @@ def reset(request: Request) -> Response[None]:
 
 
 # Limits, alarms, settings.
+
+
+@route("GET", ADMIN, "/warren/config/changes")
+async def config_changes(request: Request) -> Response[list[ConfigChange]]:
+    """Compare the running configuration with that of a reload or restart now; 400 if that cannot be read."""
+    from warren.broker.config.printing import changes  # here, because it is rarely needed
+
+    host = request.host
+    running = host.running_config()
+    try:
+        found = changes(running, await request.wait(asyncio.to_thread(host.control.read_config)))
+    except (ConfigError, OSError) as error:
+        raise bad(file_error(error) if isinstance(error, OSError) else str(error)) from None
+    return ok([ConfigChange(*change, "reload" if change.reloads else "restart") for change in found])
 
 
 @route("PUT", ADMIN, "/warren/limits/memory")

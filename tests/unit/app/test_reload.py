@@ -19,13 +19,13 @@ async def test_an_error_of_the_configuration_leaves_the_loop_alone_and_the_certi
         raise MemoryError
 
     parts: Any = SimpleNamespace(
-        config=Config(), load=load, control=SimpleNamespace(log=SimpleNamespace(log=Config().log)),
+        running_config=Config, control=SimpleNamespace(read_config=load),
         reload_certificates=lambda: done.append("certificates"), reloading=lambda: done.append("reloading"),
         reloaded=lambda: done.append("reloaded"),
     )  # fmt: skip
     asked = asyncio.Event()
     asked.set()
     with pytest.raises(MemoryError):
-        await keep_reloading(asked, parts, parts, parts, parts)
+        await keep_reloading(asked, parts, parts, parts)
     assert done == ["reloading", "thread", "certificates", "reloaded"]
     assert not asked.is_set()

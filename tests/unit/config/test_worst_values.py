@@ -10,7 +10,6 @@ import pytest
 from tests.support.speed import without_collector
 from warren.broker.app.build import build_settings, password_rules
 from warren.broker.app.listeners import socket_options
-from warren.broker.app.main import set_watermarks
 from warren.broker.config import Config, ConfigError
 from warren.broker.config.builder import ConfigBuilder
 from warren.broker.config.keys import ANY, KEYS, MAP, NAMES, ONE, Key
@@ -19,6 +18,7 @@ from warren.broker.config.setting import Setting, dotted
 from warren.broker.config.value_types import FilePath, Fraction, Integer, Listener, RegularExpression
 from warren.broker.core.access.permissions import Permission
 from warren.broker.core.telemetry.resource_alarms import Alarms
+from warren.broker.plugin_host.host import watermarks
 from warren.broker.runtime.resource_monitor import Resources
 
 TEXTS = ("", "x", "a\0b", "\N{EURO SIGN}", "\udcff", "a" * 70_000, "a" * 300, "x\ty\nz", "*", "(" * 5000 + ")" * 5000)
@@ -60,7 +60,9 @@ def worst(key: Key) -> Iterator[str]:
 def use(config: Config) -> None:
     """Use the values of a configuration as a start does."""
     resources = Resources(Alarms(), lambda: 1 << 40, lambda: None, memory_bytes=config.total_memory_bytes)
-    set_watermarks(resources, config)
+    memory_bytes, disk_bytes = watermarks(config, resources)
+    resources.set_vm_memory_high_watermark(memory_bytes)
+    resources.set_disk_free_limit(disk_bytes)
     assert resources.memory_look_s() > 0
     password_rules(config)
     rights = config.default_permissions

@@ -1,6 +1,7 @@
 """The log of real connections: opened, refused, failed, closed, in every output, and never with a password."""
 
 import gc
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,13 +105,27 @@ def test_what_is_logged_can_change_while_the_broker_runs(broker: Broker) -> None
 
 @LEFT_OPEN
 def test_a_reload_says_what_has_changed_and_what_waits_for_a_restart(broker: Broker) -> None:
+    assert broker.warrenctl("diff").stdout.endswith("The node runs with its configuration as it is now.\n")
     broker.configure(CONFIG, "log.connection.level = error", "heartbeat = 7", "default_pass = n0t-shown")
+    assert broker.warrenctl("set_vm_memory_high_watermark", "absolute", "1GB").returncode == 0
+    assert json.loads(broker.warrenctl("diff", "--formatter", "json").stdout) == [
+        {"key": "heartbeat", "running": "60", "configured": "7", "needs": "restart"},
+        {"key": "default_pass", "running": "(not shown)", "configured": "(not shown)", "needs": "restart"},
+        {"key": "vm_memory_high_watermark.absolute", "running": "1000000000", "configured": "none", "needs": "restart"},
+        {"key": "log.connection.level", "running": "none", "configured": "error", "needs": "reload"},
+    ]
+    environment = broker.warrenctl("environment").stdout
+    assert "vm_memory_high_watermark.absolute = 1000000000" in environment
+    assert broker.warrenctl("set_vm_memory_high_watermark", "0.6").returncode == 0
     broker.process.send_signal(signal.SIGHUP)
     reloaded = broker.wait_for_event("configuration_reloaded")
     assert reloaded["changes"] == "log.connection.level none -> error"
     assert (reloaded["needs_restart"], reloaded["level"]) == ("heartbeat, default_pass", "warning")
     waiting = "needs a restart: heartbeat, default_pass"
     assert reloaded["msg"] == f"configuration reloaded: log.connection.level none -> error; {waiting}"
+    broker.configure("log.connection.level = loud")
+    refused = broker.warrenctl("diff")
+    assert refused.returncode == 69 and "broker.conf:1" in refused.stderr and "'loud'" in refused.stderr, refused
 
 
 @LEFT_OPEN
