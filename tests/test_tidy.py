@@ -529,8 +529,6 @@ CLOCK_READERS: dict[str, str] = {
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
-    "tests/faults/crash/test_backups.py::"
-    "test_a_backup_has_what_was_confirmed_and_not_what_was_acknowledged": "any moment",
     "tests/faults/crash/test_killed.py::restart": "any moment will do for a kill",
     "tests/faults/crash/test_killed.py::"
     "test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back": "any moment",
