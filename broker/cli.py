@@ -27,7 +27,7 @@ NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # with these, commands of plugins are not loaded
-OURS = ("serve", "plugins", "doctor", "store", "copy", "systemd-unit", "completion", "version", "--version")
+OURS = ["serve", "plugins", "doctor", "store", "copy", "restore", "systemd-unit", "completion", "version", "--version"]
 HELP = "help"
 COMPLETION = "_WARREN_COMPLETE"  # set by a shell that wants to know what may follow
 
@@ -61,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"'{words[0]}' is one word too many")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
+        if action.choices is not None and value != [] and value not in action.choices:
             what = str(action.metavar or "choice").lower()
             raise argparse.ArgumentError(None, f"there is no {what} {value}{suggestion(value, action.choices)}")
 
@@ -153,6 +153,15 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     command.add_argument("--to", metavar="DIR|URL", dest="target", required=True, help="a data folder, or PostgreSQL")
     add_store_options(command)
 
+    about = "restore a backup of `warrenctl backup` to a store, which must be empty, and verify every record"
+    command = add_command(commands, "restore", about, restore)
+    command.add_argument("file", metavar="FILE", help="the backup, or - for the standard input")
+    place = command.add_mutually_exclusive_group(required=True)
+    place.add_argument("--data", metavar="DIR", help="restore it to this data folder")
+    place.add_argument("--store", metavar="URL", type=store_url, help="restore it to this store on PostgreSQL")
+    place.add_argument("--check", action="store_true", help="verify the backup, and restore nothing")
+    add_store_options(command)
+
     add_command(commands, "systemd-unit", "print a unit of systemd that starts this broker", systemd_unit)
 
     command = add_command(
@@ -162,7 +171,8 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
 
     add_command(commands, "version", "print the version", version)
     command = add_command(commands, HELP, "show the commands, or the options of one command")
-    command.add_argument("words", metavar="COMMAND", nargs="*", help="the command, and its action")
+    about = "the command, and its action"
+    command.add_argument("words", metavar="COMMAND", nargs="*", choices=commands.choices, help=about)
 
     for name, plugged in (more or {}).items():
         plugged.add_options(add_command(commands, name, plugged.about, plugged.run))
@@ -299,6 +309,19 @@ def copy(options: argparse.Namespace) -> int:
         return copy_store(options.source, options.target, options.password_file, options.schema)
     except OSError as error:
         return unusable(error)
+
+
+def restore(options: argparse.Namespace) -> int:
+    """Restore or verify a backup, and return the exit status."""
+    from .storage.restore import check, restore
+
+    if options.check:
+        return check(options.file)
+    former = signal.signal(signal.SIGTERM, terminated)
+    try:
+        return restore(options.file, options.store or options.data, options.password_file, options.schema)
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def systemd_unit(options: argparse.Namespace) -> int:

@@ -15,8 +15,8 @@ from ..storage.folder_lock import lock
 
 METADATA, JOURNAL = "meta.sqlite", "log"
 STORED = (JOURNAL, METADATA, *(f"{METADATA}-{suffix}" for suffix in ("wal", "shm", "journal")))
-MADE = (*STORED, SOCKET, LOCK)  # the lock last
-ALLOWED = (*MADE, "message_log.json", "lost+found")  # a note of the export; a folder of each ext4
+OTHERS = (SOCKET, "message_log.json")  # the second is a note of the export
+ALLOWED = (*STORED, *OTHERS, LOCK, "lost+found")  # the last is a folder of each ext4
 
 
 class DataFolder:
@@ -33,25 +33,26 @@ class DataFolder:
         """Lock the folder, for as long as this process runs. Raises StorageFault, InUse, OSError."""
         if self._config.memory:
             return
-        if self._path.is_dir():
+        if os.path.isdir(self._path):
             self._check()
         locked_before = os.path.lexists(self._path / LOCK)
         lock(Path(self._config.data_dir))
         if not any(os.path.lexists(self._path / name) for name in STORED):
-            self._made = MADE
-        elif not locked_before:
-            self._made = (LOCK,)
+            self._made = (*STORED, *(name for name in OTHERS if not os.path.lexists(self._path / name)))
+        if not locked_before:
+            self._made += (LOCK,)  # the last that is removed
 
     def _check(self) -> None:
         """Raise StorageFault if no broker has stored anything here, and there is more than hidden files and such that
         the configuration names.
         """
-        if (self._path / METADATA).exists() or any((self._path / JOURNAL).glob("[0-9]*.log")):
+        names = os.listdir(self._path)
+        if METADATA in names or any((self._path / JOURNAL).glob("[0-9]*.log")):
             return
         log = self._config.log
         paths = (self._config, self._sources.files, os.path.join(log.dir, log.file))
         named = {*ALLOWED, *names_in(self._path, paths)}
-        foreign = sorted(name for name in os.listdir(self._path) if name not in named and name[0] != ".")
+        foreign = sorted(name for name in names if name not in named and name[0] != ".")
         if foreign:
             advice = "choose a new folder, an empty one or that of a broker (--data)"
             raise StorageFault(f"{self._path}: it has files of something else, such as {foreign[0]}: {advice}")

@@ -28,6 +28,7 @@ NO_RIGHT = (
     "Only root and the user of the broker{owner} may use this socket: run `sudo{user} warrenctl ...`, or use --url."
 )
 COMPLETION = "_WARRENCTL_COMPLETE"  # set by a shell that wants to know what may follow
+TERMINAL_FOR = ("table", "maps")  # formats of commands that a person at a terminal does not read well
 HTTP_TIMEOUT_S = 60.0  # of a whole command with --url, if neither --timeout nor the command sets one
 
 
@@ -38,6 +39,9 @@ class Run:
         self.call = call
         self.command: Command = COMMANDS[call.command]
         self.format = call.text("formatter") or self.command.format
+        if "formatter" not in call.options and self.format in TERMINAL_FOR and sys.stdout.isatty():
+            self.format = "terminal"
+        call.terminal = self.format == "terminal"
         if self.format == "erlang" and self.command.format == "maps":
             self.format = "maps"
         if self.format not in formats.FORMATS:

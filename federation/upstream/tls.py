@@ -1,10 +1,8 @@
 """TLS contexts for upstreams, from the files that URIs name. Each attempt reads them again: certificates change."""
 
-import errno
-import socket
 import ssl
 
-from warren.broker.system_errors import check_regular
+from warren.broker.system_errors import check_regular, network_error
 
 from .endpoint import Endpoint
 from .errors import LinkError
@@ -13,14 +11,6 @@ from .errors import LinkError
 HINTS = {
     (18, 19, 20, 21): " (cacertfile= in the URI names the file with the upstream's authority)",
     (62, 64): " (server_name_indication= in the URI is the name in the upstream's certificate)",
-}
-# Errors of connecting, for which asyncio has words of its own
-WORDS = {
-    errno.ECONNREFUSED: "connection refused: nothing listens at this port",
-    errno.ECONNRESET: "connection reset by the upstream",
-    errno.EHOSTUNREACH: "no route to the host",
-    errno.ENETUNREACH: "the network is unreachable",
-    errno.ETIMEDOUT: "timeout",
 }
 NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
@@ -69,10 +59,6 @@ def describe_error(error: Exception) -> str:
         return "the upstream does not speak TLS at this port: it may be one for amqp://"
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
-    if isinstance(error, socket.gaierror):
-        return "the host has no address: its name is not known, or no name server answers"
-    if isinstance(error, OSError) and error.errno in WORDS:
-        return WORDS[error.errno]
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, OSError) and (words := network_error(error) or error.strerror):
+        return words
     return str(error) or type(error).__name__

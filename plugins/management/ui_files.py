@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from .. import web
 from ..http.asgi import GZIP_FROM, Application, Incoming, compress_now
@@ -21,6 +21,12 @@ SHARED = "web"  # the path of the files that reports use as well
 DOCUMENTS = "docs"
 TITLES = f"{DOCUMENTS}/titles.json"  # the titles of the documents by name
 INDEX = "index.html"
+# RabbitMQ until 4.2 had its script rabbitmqadmin there.
+ADMIN_FOLDER = "cli/"
+ADMIN = (
+    "rabbitmqadmin is a program of its own, which works with this broker: https://www.rabbitmq.com/docs/management-cli"
+    " says where to download it. warrenctl is installed with the broker.\n"
+)
 # Nothing but the files of this folder and the API of this node: no inline scripts or styles.
 CONTENT_SECURITY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -109,8 +115,11 @@ class UIFiles(Application):
             return RedirectResponse(f"{self._prefix}/")
         if self._files is None:
             self._files = await asyncio.to_thread(read_files)
-        file = self._files.get(path.removeprefix(f"{self._prefix}/"))
-        return Response(status_code=404) if file is None else self._file_response(file, incoming)
+        name = path.removeprefix(f"{self._prefix}/")
+        file = self._files.get(name)
+        if file is None:
+            return PlainTextResponse(ADMIN, 404) if name.startswith(ADMIN_FOLDER) else Response(status_code=404)
+        return self._file_response(file, incoming)
 
     def _file_response(self, file: StoredFile, incoming: Incoming) -> Response:
         """Return the file, compressed if the listener and the client allow that, or 304 if the client has it.

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from warren.broker.config import Config, ConfigError, Sources
 from warren.broker.config.builder import ConfigBuilder
@@ -24,8 +25,9 @@ DEFAULTS = (
     *(f"management.tcp.ip={HOST}", "management.tcp.port=0", f"prometheus.tcp.ip={HOST}", "prometheus.tcp.port=0"),
     "log.console.formatter=plaintext",
 )
-# With a data folder: what a confirm promises then survives the process, and need not survive the machine.
-STORED = ("warren.memory=false", "warren.sync=os")
+# With a data folder: what a confirm promises survives the process, and need not survive the machine. Folders for
+# temporary files may be small.
+STORED = ("warren.memory=false", "warren.sync=os", "disk_free_limit.absolute=0")
 LISTENERS = "listeners."  # the beginning of the keys of listeners
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h
 
@@ -70,7 +72,7 @@ def main() -> int:
 def serve(config: Config, parent: int | None, data: str) -> int:
     """Run the broker until its input ends, and return the exit status.
 
-    With a `parent` it ends with this process too, and then removes the data folder, which is the parent's.
+    With a `parent` it ends with this process too, and then removes the folder around its data, which is the parent's.
     """
     from warren.broker import logs  # before app: logs imports structlog in its own way
 
@@ -87,7 +89,7 @@ def serve(config: Config, parent: int | None, data: str) -> int:
         config, Sources(environment={}), app.DaemonParts(MovableClock, SlowTransport, {"testing": service})
     )
     if parent is not None and data and service.abandoned:
-        shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(Path(data).parent, ignore_errors=True)
     return status
 
 

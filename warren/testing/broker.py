@@ -37,7 +37,6 @@ NOT_INHERITED = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHO
 NOT_INHERITED_PREFIXES = ("COV_CORE_", "COVERAGE_", "RABBITMQ_")
 # Variables that name a broker to the tests, in place of one that they start, for which pytest has options too
 URL_VARIABLE, HTTP_URL_VARIABLE = "WARREN_TESTING_AMQP_URL", "WARREN_TESTING_HTTP_URL"
-HARMLESS = ("add_vhost", "delete_vhost", "cluster_name")  # controls that leave nothing to undo
 NUMBERS = count(1)  # of the brokers of this process
 
 
@@ -78,7 +77,7 @@ class Broker(AnyBroker):
         self._deleted: set[str] = set()  # those that were deleted while it was down
         self._log: int | None = None  # the descriptor of a file without a name
         self._lock = threading.Lock()
-        self._disturbed = False  # by a fault, since the last `reset`
+        self.used = False  # whether a control was called since the last `reset`
         self._requests = count(1)
         self._unread = b""  # output after the last line that was read
 
@@ -114,7 +113,6 @@ class Broker(AnyBroker):
                 self._log = os.dup(file.fileno())
             weakref.finalize(self, os.close, self._log)
         self._unread = b""
-        self._disturbed = False
         # A process group of its own: Ctrl-C ends the tests, whose clean-up may still need the broker.
         self._process = subprocess.Popen(
             line, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
@@ -335,11 +333,13 @@ class Broker(AnyBroker):
         """
         if self._data is None or os.getpid() != self._owner:
             return
-        if not self.running:
+        try:
+            self._do("reset")  # also when no fault is in effect: it notices that the system is about to end the process
+        except BrokerError:
+            if self.running:
+                raise
             self.start()
-        elif self._disturbed:
-            self._do("reset")
-            self._disturbed = False
+        self.used = False
 
     def undo_faults(self) -> None:
         """Reset it after a test, and kill it if that fails: `ensure_running` starts it for the next test."""
@@ -369,7 +369,7 @@ class Broker(AnyBroker):
             raise BrokerError("the broker is not running")
         if os.getpid() != self._owner:
             raise BrokerError("the broker belongs to the process that started it, which this one was forked from")
-        self._disturbed = self._disturbed or control not in HARMLESS
+        self.used = True
         with self._lock:
             number = next(self._requests)
             try:

@@ -7,10 +7,12 @@ import asyncio
 import inspect
 import json
 import os
+import signal
 import stat
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, cast
+from urllib.parse import quote
 
 from warren.broker.core.queues.queue_settings import NONE
 from warren.broker.core.queues.x_death import EXPIRED
@@ -19,7 +21,8 @@ from warren.broker.plugin import AMQPError, Host, OperatorError, Queue, Service
 from warren.broker.session.connection import Connection
 
 from .clock import MovableClock
-from .slow_network import SlowSocket, SlowTransport, matches
+from .slow_network import SlowTransport, matches
+from .slow_socket import SlowSocket
 
 LINE_BYTES = 1 << 16
 TOO_LONG = b"a line that is too long\n"
@@ -57,6 +60,7 @@ class ControlService(Service):
         self._disk_bytes = host.resources.disk_free_limit_bytes
         if self._parent is not None and hasattr(os, "pidfd_open"):
             self._watch(self._parent)
+        self._loop.add_signal_handler(signal.SIGTERM, self._terminate)
         reader = asyncio.StreamReader(LINE_BYTES)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         write_line(self._facts())
@@ -86,7 +90,8 @@ class ControlService(Service):
         user, password = config.default_user, config.initial_password or ""
         facts: dict[str, object] = {"host": "", "port": 0, "http_url": "", "url": ""}
         if amqp is not None:
-            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{user}:{password}@{amqp[0]}:{amqp[1]}/"}
+            login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{login}@{amqp[0]}:{amqp[1]}/"}
         if http is not None:
             facts["http_url"] = f"http://{http[0]}:{http[1]}"
         return {**facts, "user": user, "password": password, "pid": os.getpid()}
@@ -98,6 +103,9 @@ class ControlService(Service):
         """Serve one control after the other. The end of the input, or of who reads the output, ends the broker."""
         try:
             while line := await self._read_line(reader):
+                await asyncio.sleep(0)  # a SIGTERM from before the line is handled before it
+                if self._stopping:
+                    break  # no answer: the end of the output is one
                 write_line(await self._answer(line))
             self._end()
         except OSError:
@@ -233,6 +241,10 @@ class ControlService(Service):
         if self._watched is not None:
             self._loop.remove_reader(self._watched)
         cut(self._host.connections())
+        self._host.control.stop()
+
+    def _terminate(self) -> None:
+        self._stopping = True
         self._host.control.stop()
 
     def _end(self) -> None:

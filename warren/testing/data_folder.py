@@ -11,21 +11,25 @@ from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "warren-testing-"
-OWNER = ".owner"  # a file in the folder, which the process of the tests has locked
+OWNER = "owner"  # a file beside the data, which the process of the tests has locked
+DATA = "data"
 
 
 class DataFolder:
-    """A new folder, which `remove` or the end of this process removes.
+    """A new folder for the data at `path`; `remove` or the end of this process removes it.
 
     If the process and its broker are both killed, the next one that makes a folder removes it.
     """
 
     def __init__(self) -> None:
         remove_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        owner = lock(self.path / OWNER, os.O_CREAT)
-        assert owner is not None  # nobody else knows the folder
-        self.remove = weakref.finalize(self, remove, self.path, owner, os.getpid())
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        new = folder / f"{OWNER}.new"
+        owner = lock(new, os.O_CREAT)
+        assert owner is not None
+        new.rename(folder / OWNER)  # only now, as it is locked, do other processes look at it
+        self.path = folder / DATA
+        self.remove = weakref.finalize(self, remove, folder, owner, os.getpid())
 
 
 def remove(folder: Path, owner: int, maker: int) -> None:

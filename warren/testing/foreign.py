@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from http.client import NOT_FOUND
 from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import SkipTest
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from .broker import Broker
+from .broker import HOST, Broker, Fault
 from .http_api import HTTPAPI, HTTPError
 from .vhost import AnyBroker, BrokerError, VHost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .proxy import Proxy
+
+EVERYONE = "*"  # the pattern of all connections
 PORTS = {"amqp": 5672, "amqps": 5671}  # by the scheme of an address
 HTTP_PORT = 15672
 
@@ -29,8 +32,11 @@ class ForeignBroker(AnyBroker):
     """The broker at an address such as amqp://guest:guest@localhost:5672/.
 
     Its virtual hosts are made by the HTTP API, at port 15672 of the same host unless `http_url` says otherwise. Without
-    the API there is only that of the address, which all tests share. What needs a broker of the tests' own raises
-    NotPossible: all faults but `drop_connections` with a reason, which concerns the virtual hosts of these tests alone.
+    the API there is only that of the address, which all tests share.
+
+    As a context manager it has a proxy in this process, to which `url` and those of virtual hosts lead: it can fail as
+    a network does. What needs a broker of the tests' own raises NotPossible. Addresses with TLS have no proxy, as
+    clients verify the name of the host.
     """
 
     def __init__(self, url: str, http_url: str = "") -> None:
@@ -45,8 +51,14 @@ class ForeignBroker(AnyBroker):
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@"
         self._parts = parts._replace(netloc=f"{login}{bracketed(self.host)}:{self.port}")
         self._shared = unquote(parts.path[1:]) or "/"
-        self.url = self.url_of(self._shared)
+        self._proxy: Proxy | None = None
+        self.used = False  # whether its network was disturbed since the last `reset`
         self._vhosts: set[str] = set()
+
+    @property
+    def url(self) -> str:  # type: ignore[override]
+        """The address of the virtual host that the given one names."""
+        return self.url_of(self._shared)
 
     @cached_property
     def has_api(self) -> bool:
@@ -90,16 +102,19 @@ class ForeignBroker(AnyBroker):
                 raise self.refused("the end of a virtual host", error) from None
 
     def url_of(self, vhost: str) -> str:
-        return urlunsplit(self._parts._replace(path="/" + quote(vhost, safe="")))
+        parts = self._parts
+        if self._proxy is not None:
+            parts = parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@{HOST}:{self._proxy.port}")
+        return urlunsplit(parts._replace(path="/" + quote(vhost, safe="")))
 
     def uri_for_links(self, upstream: VHost, downstream: VHost) -> str:
         """Return the address by which links reach a virtual host: within one broker it has no host.
 
-        A broker in a container could not reach itself at the address that the tests use.
+        A broker in a container could not reach itself at the address that the tests use, and no proxy is between.
         """
-        if downstream.broker is self:
+        if downstream.broker is upstream.broker:
             return f"amqp:///{quote(upstream.name, safe='')}"
-        return upstream.url
+        return urlunsplit(self._parts._replace(path="/" + quote(upstream.name, safe="")))
 
     def refused(self, what: str, error: HTTPError) -> BrokerError:
         """Return the error for something that the HTTP API refuses; NotPossible if this broker cannot do it at all."""
@@ -107,29 +122,83 @@ class ForeignBroker(AnyBroker):
             return NotPossible(f"{what} is not possible with the broker at {self.host}:{self.port}: {error}")
         return super().refused(what, error)
 
+    # Faults
+
     def drop_connections(self, pattern: str = "*", reason: str = "") -> int:
         """Close the connections to virtual hosts of these tests of which a name matches; return their number."""
-        if not reason or not self.has_api:
-            self._not_possible("drop_connections without a reason" if not reason else "drop_connections")
+        if not reason and pattern == EVERYONE:
+            proxy = self._network("drop_connections without a reason")
+            return int(proxy.call(proxy.drop))
+        if not self.has_api:
+            self._not_possible("drop_connections")
         try:
             found = [row for row in self.api.call("GET", "connections") if row.get("vhost") in self._vhosts]
-            chosen = [row["name"] for row in found if any(fnmatchcase(name, pattern) for name in names_of(row))]
-            for name in chosen:
-                self.api.call("DELETE", "connections", name, headers={"X-Reason": reason})
+            chosen = [row for row in found if any(fnmatchcase(name, pattern) for name in names_of(row))]
+            if not reason:
+                proxy = self._network("drop_connections without a reason")
+                return int(proxy.call(proxy.drop, {row["peer_port"] for row in chosen}))
+            for row in chosen:
+                self.api.call("DELETE", "connections", row["name"], headers={"X-Reason": reason})
         except HTTPError as error:
             raise self.refused("drop_connections", error) from None
         return len(chosen)
 
-    def undo_faults(self) -> None:
-        """Do nothing: no fault of this broker lasts."""
+    def partition(self, whom: str | AnyBroker = EVERYONE) -> Fault:
+        """Cut all clients off, as `Broker.partition`."""
+        if whom != EVERYONE:
+            self._not_possible("partition of some clients")
+        proxy = self._network("partition")
+        proxy.call(proxy.partition)
+        return Fault(self.heal)
 
-    ensure_running = undo_faults
+    def heal(self) -> None:
+        proxy = self._network("heal")
+        proxy.call(proxy.heal)
+
+    def delay(self, ms: float) -> Fault:
+        proxy = self._network("delay")
+        proxy.call(proxy.delay, ms)
+        return Fault(partial(proxy.call, proxy.delay, 0))
+
+    def refuse(self) -> Fault:
+        proxy = self._network("refuse")
+        proxy.call(proxy.refuse)
+        return Fault(self.accept)
+
+    def accept(self) -> None:
+        proxy = self._network("accept")
+        proxy.call(proxy.accept)
+
+    def reset(self) -> None:
+        """Undo all faults."""
+        if self._proxy is not None and self.used:
+            self._proxy.call(self._proxy.reset)
+        self.used = False
+
+    undo_faults = reset
+
+    def ensure_running(self) -> None:
+        """Do nothing: it is the task of others to start it."""
 
     def __enter__(self) -> ForeignBroker:
+        if self._parts.scheme == "amqp":
+            from .proxy import Proxy  # here: it imports asyncio, which an address alone does not need
+
+            self._proxy = Proxy(self.host, self.port)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing: others have started it."""
+        """End the proxy. The broker goes on: others have started it."""
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
+
+    def _network(self, what: str) -> Proxy:
+        """Return the proxy."""
+        if self._proxy is None:
+            self._not_possible(what)
+        self.used = True
+        return self._proxy
 
     def _not_possible(self, what: str) -> NoReturn:
         raise NotPossible(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 URL_OPTION, HTTP_URL_OPTION = "--amqp-url", "--amqp-http-url"
-# The running brokers that the fixtures have started, and the lengths of their logs when the test began
-RUNNING = pytest.StashKey[list["Broker"]]()
+# The brokers of the fixtures while they last, and the lengths of their logs when the test began
+RUNNING = pytest.StashKey[list["Broker | ForeignBroker"]]()
 LOG_STARTS = pytest.StashKey[list[int]]()
 
 
@@ -44,12 +44,11 @@ def amqp_broker(
     Its faults are undone after each test. If it is down then, it is started at the same address. With --amqp-url it is
     the broker there, and what that cannot do skips the test.
     """
-    from .broker import Broker, open_broker
+    from .broker import open_broker
 
     option = request.config.getoption
     with open_broker(amqp_broker_config, option(URL_OPTION), option(HTTP_URL_OPTION)) as broker:
-        running: list[Broker] = [broker] if isinstance(broker, Broker) else []
-        request.config.stash[RUNNING] = running
+        running = request.config.stash[RUNNING] = [broker]
         yield broker
         running.clear()
 
@@ -111,7 +110,7 @@ def amqp_sites(
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     brokers = item.config.stash.get(RUNNING, [])
-    item.stash[LOG_STARTS] = [broker.log_bytes for broker in brokers]
+    item.stash[LOG_STARTS] = [broker.log_bytes for broker in started(brokers)]
     for broker in brokers:
         broker.ensure_running()
 
@@ -119,28 +118,42 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Undo faults before the fixtures of the test end, whose clients would suffer from them, and again after that."""
-    undo_faults(item.config)
+    undo_faults(item)
     yield
-    undo_faults(item.config)
+    undo_faults(item)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, None, None]:
     """Show the logs of the brokers with a failure of a test that uses them."""
     brokers = item.config.stash.get(RUNNING, [])
-    if not brokers or "amqp_broker" not in getattr(item, "fixturenames", ()):
+    if not brokers or not uses_broker(item):
         yield
         return
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
         starts = item.stash.get(LOG_STARTS, [])
-        for number, broker in enumerate(brokers):
+        for number, broker in enumerate(started(brokers)):
             title = f"Broker log {number + 1}" if number else "Broker log"
             report.sections.append((title, broker.log(starts[number] if number < len(starts) else 0)))
 
 
-def undo_faults(config: pytest.Config) -> None:
+def undo_faults(item: pytest.Item) -> None:
     """Undo the faults of the brokers. One that cannot undo them ends: the next test gets a new one."""
-    for broker in config.stash.get(RUNNING, []):
-        broker.undo_faults()
+    for broker in item.config.stash.get(RUNNING, []):
+        if broker.used or uses_broker(item):
+            broker.undo_faults()
+
+
+def started(brokers: list[Broker | ForeignBroker]) -> list[Broker]:
+    """Return those brokers that the tests have started."""
+    if not brokers:
+        return []
+    from .broker import Broker
+
+    return [broker for broker in brokers if isinstance(broker, Broker)]
+
+
+def uses_broker(item: pytest.Item) -> bool:
+    return "amqp_broker" in getattr(item, "fixturenames", ())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 if TYPE_CHECKING:
+    from .broker import Broker
     from .federation import Federation
     from .http_api import HTTPAPI, HTTPError
 
@@ -28,7 +29,7 @@ class VHost:
     """
 
     def __init__(self, broker: AnyBroker, name: str) -> None:
-        self.broker = broker
+        self.broker = cast("Broker", broker)  # a foreign one can be used in the same way, and skips what it cannot do
         self.name = name
         self.url = broker.url_of(name)
 

@@ -41,6 +41,7 @@ def only_line(text: str) -> str:
         ("store", " store: missing: ACTION (`warren help store` shows the usage)"),
         ("completion csh", " completion: there is no shell csh; did you mean zsh? (`warren help completion` shows"),
         ("copy --from d", " copy: missing: --to (`warren help copy` shows the usage)"),
+        ("-x help", " help: there is no option -x (`warren help help` shows the usage)"),
         ("--vers", ": there is no option --vers; did you mean --version? (`warren help` shows the usage)"),
     ],
 )
@@ -246,7 +247,7 @@ def test_warrenctl_tells_in_one_line_that_nobody_answers() -> None:
         port = taken.getsockname()[1]
         done = warrenctl("ping", "--url", f"amqp://127.0.0.1:{port}")
     assert (done.returncode, done.stdout) == (69, "")
-    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: Connection refused"
+    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: connection refused: nothing listens at this port"
 
 
 @pytest.mark.sockets

@@ -67,16 +67,26 @@ def test_a_failed_start_removes_only_what_it_has_made(tmp_path: Path) -> None:
         folder.clean()
         assert (tmp_path / "new").exists() == kept
     (data / "lock").unlink()
-    before = everything(tmp_path)
+    check_stays(data)
+
+
+def test_a_failed_start_with_a_store_elsewhere_keeps_the_note_of_the_export(tmp_path: Path) -> None:
+    make(tmp_path, ("message_log.json",))
+    check_stays(tmp_path)
+
+
+def check_stays(data: Path) -> None:
+    """Check that a start that fails, and one that finds the folder locked by it, leave the folder as it is."""
+    before = everything(data)
     folder = folder_of(data)
     folder.lock()
     other = folder_of(data)
     with pytest.raises(InUse):
         other.lock()
     other.clean()
-    assert everything(tmp_path) == before | {data / "lock"}
+    assert everything(data) == before | {data / "lock"}
     folder.clean()
-    assert everything(tmp_path) == before
+    assert everything(data) == before
 
 
 def make(folder: Path, names: tuple[str, ...]) -> None:

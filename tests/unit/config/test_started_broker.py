@@ -89,3 +89,18 @@ def test_an_alarm_is_logged_with_the_disk_its_free_space_and_the_limit(daemon: B
     assert disk["disk"] == str(daemon.data.absolute()) and place in disk["msg"] and "*" not in disk["msg"]
     assert 0 < disk["free_bytes"] < disk["limit_bytes"] == 8000 * 10**12
     assert memory["used_bytes"] > memory["limit_bytes"] == 10**6
+
+
+def test_a_killed_broker_in_memory_leaves_nothing_once_the_next_one_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    broker, other = (BrokerProcess(tmp_path / name, memory=True) for name in ("broker", "other"))
+    with other:
+        with broker:
+            killed = Path(broker.addresses["control"][0]).parent
+            broker.kill()
+        with broker:
+            sockets = {path.parent for path in tmp_path.glob("warren-*/ctl.sock")}
+            assert sockets == {Path(one.addresses["control"][0]).parent for one in (broker, other)}
+            assert not killed.exists()

@@ -2,13 +2,16 @@
 
 import asyncio
 import errno
+import os
 import socket
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
+from warren.broker.net import port_holder
 from warren.broker.net.connection_limits import ConnectionLimits
-from warren.broker.net.listener import Listener, SocketOptions, another_address
+from warren.broker.net.listener import Listener, SocketOptions, another_address, listen_error
 from warren.broker.runtime.supervisor import Supervisor
 
 pytestmark = pytest.mark.sockets
@@ -53,6 +56,19 @@ def test_an_address_in_use_is_answered_with_the_next_port_that_is_free(host: str
         port = int(address.removeprefix(before))
         assert port > taken + 1
         socket.create_server((host, port), family=family).close()
+
+
+def test_a_port_in_use_is_answered_with_the_program_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = Path("/proc/self/comm").read_text().strip()
+    for host, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
+        with socket.create_server((host, 0), family=family) as taken:
+            port = taken.getsockname()[1]
+            assert listen_error(in_use(), port) == f"another program listens there: {name} (pid {os.getpid()})"
+        assert port_holder.holder_of(port) == ""
+    monkeypatch.setattr(port_holder, "TABLES", ("/none",))  # as where there is no /proc
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        reason = listen_error(in_use(), taken.getsockname()[1])
+    assert reason == "another program listens there, perhaps RabbitMQ or another Warren"
 
 
 @pytest.mark.parametrize(

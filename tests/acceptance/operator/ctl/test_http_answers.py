@@ -77,7 +77,7 @@ def test_no_answer_in_time_is_75_and_no_http_is_69(run_with: RunWith) -> None:
         assert run("list_users") == (75, "", output)
     status, out, err = run("list_users")
     assert (status, out) == (69, "")
-    assert f"{address}: Connection refused: nothing listens there; the log of the broker says" in err
+    assert f"{address}: connection refused: nothing listens at this port; the log of the broker says" in err
 
 
 def test_a_port_of_another_protocol_is_named_without_the_bytes_that_it_sends(run_with: RunWith) -> None:

@@ -1,8 +1,10 @@
 """Listeners of an HTTP service: configured ones, default ones, and the peer address that an application gets."""
 
 import asyncio
+import os
 import re
 import socket
+from pathlib import Path
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -15,6 +17,7 @@ from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 60
+NAME = Path("/proc/self/comm").read_text().strip()
 OPTION = "--greet"
 NOWHERE = HTTPListener()
 NO_TLS = SSLOptions()
@@ -58,6 +61,7 @@ def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api
         assert (fields["address"], fields["reason"]) == (place, reason)
         lacking = api.host.not_listening["http/greeting"]
         assert re.fullmatch(rf"none at {place}: {reason}; --greet \d+ chooses another address", lacking)
+        reason = re.escape(f"another program listens there: {NAME} (pid {os.getpid()})")
         with pytest.raises(ValueError, match=rf"cannot listen at {place}: {reason}; --greet \d+ chooses another"):
             await listeners.open(at, NOWHERE, NO_TLS, stock=NOWHERE)
         await listeners.close()
