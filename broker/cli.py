@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,43 +27,85 @@ NO_INPUT_STATUS = 66  # EX_NOINPUT of sysexits.h
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, as rabbitmq-server ends when its configuration is unreadable
 
 # with these, commands of plugins are not loaded
-OURS = ("serve", "plugins", "doctor", "store", "copy", "systemd-unit", "completion", "--version")
+OURS = ["serve", "plugins", "doctor", "store", "copy", "restore", "systemd-unit", "completion", "version", "--version"]
+HELP = "help"
 COMPLETION = "_WARREN_COMPLETE"  # set by a shell that wants to know what may follow
 
 # options of `serve` that override a key of the configuration file
-FLAGS = ("amqp", "amqps", "http", "node", "cluster_name", "data_dir", "memory", "store", "sync", "log_level")
+FLAGS = ("amqp", "amqps", "http", "metrics", "node", "cluster_name", "data_dir", "memory", "store", "sync", "log_level")
+
+# errors of argparse -> ours, with the groups
+SENTENCES = {
+    r"the following arguments are required: (.+)": r"missing: \1",
+    r"argument (\S+): expected .+": r"\1 needs a value",
+    r"argument (\S+): not allowed with argument (\S+)": r"\1 and \2 exclude each other",
+    r"argument ([^ ]+): (.+)": r"\1: \2",
+}
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports a wrong command line in one line."""
+    """A parser that reports a wrong command line in one sentence, with the command that shows the right one."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_STATUS, f"{self.prog}: {' '.join(message.split())}\n")
+        text = " ".join(message.split())
+        for pattern, sentence in SENTENCES.items():
+            text = re.sub(f"^{pattern}$", sentence, text)
+        about = self.prog.replace("warren", f"warren {HELP}", 1)
+        self.exit(USAGE_STATUS, f"{self.prog}: {text} (`{about}` shows the usage)\n")
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Report words that the command line has too many."""
+        option = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
+        if option:
+            self.error(f"there is no option {option}{suggestion(option, self._option_string_actions)}")
+        self.error(f"'{words[0]}' is one word too many")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value != [] and value not in action.choices:
+            what = str(action.metavar or "choice").lower()
+            raise argparse.ArgumentError(None, f"there is no {what} {value}{suggestion(value, action.choices)}")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question with the most similar known word, or an empty text."""
+    from difflib import get_close_matches  # here, because it is rarely needed
+
+    near = get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class _Version(argparse.Action):
     """The option `--version`, which looks the number up only when used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from .compilation import DESCRIPTION
-
-        print(f"warren {distribution_version()}, {DESCRIPTION}")
+        version()
         parser.exit()
+
+
+def version(options: argparse.Namespace | None = None) -> int:
+    """Print the version, and return the exit status."""
+    from .compilation import DESCRIPTION
+
+    print(f"warren {distribution_version()}, {DESCRIPTION}")
+    return 0
 
 
 def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command line, without abbreviations; `more` are the commands of plugins."""
     warren = _Parser(prog="warren", description="Warren, an AMQP 0-9-1 broker.", allow_abbrev=False)
+    warren.set_defaults(run=None, parser=warren)
     warren.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
-    commands = warren.add_subparsers(metavar="COMMAND", required=True)
+    commands = warren.add_subparsers(metavar="COMMAND")
 
     command = add_command(commands, "serve", "run a broker in the foreground; SIGTERM stops it", serve)
     command.add_argument("--config", metavar="FILE", help="configuration: rabbitmq.conf, or TOML if it ends in .toml")
-    command.add_argument("--amqp", metavar="HOST:PORT", action="append", help="listen here, repeatable; port 0: any")
-    command.add_argument("--amqps", metavar="HOST:PORT", action="append", help="listen here with TLS, repeatable")
-    command.add_argument(
-        "--http", metavar="HOST:PORT", help="HTTP API; default: port 15672, beside AMQP, if it is free"
-    )
+    about = "listen here, repeatable; default: 127.0.0.1, port 5672; port 0: any"
+    command.add_argument("--amqp", metavar="[HOST:]PORT", action="append", help=about)
+    command.add_argument("--amqps", metavar="[HOST:]PORT", action="append", help="listen here with TLS, repeatable")
+    about = "browser and HTTP API; default: port 15672, beside AMQP, if it is free"
+    command.add_argument("--http", metavar="[HOST:]PORT", help=about)
+    about = "metrics for Prometheus; default: port 15692, beside AMQP, if it is free"
+    command.add_argument("--metrics", metavar="[HOST:]PORT", help=about)
     command.add_argument("--node", metavar="NAME", help="name of the node")
     command.add_argument("--cluster-name", metavar="NAME", help="name of the cluster")
     place = command.add_mutually_exclusive_group()
@@ -110,12 +153,26 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
     command.add_argument("--to", metavar="DIR|URL", dest="target", required=True, help="a data folder, or PostgreSQL")
     add_store_options(command)
 
+    about = "restore a backup of `warrenctl backup` to a store, which must be empty, and verify every record"
+    command = add_command(commands, "restore", about, restore)
+    command.add_argument("file", metavar="FILE", help="the backup, or - for the standard input")
+    place = command.add_mutually_exclusive_group(required=True)
+    place.add_argument("--data", metavar="DIR", help="restore it to this data folder")
+    place.add_argument("--store", metavar="URL", type=store_url, help="restore it to this store on PostgreSQL")
+    place.add_argument("--check", action="store_true", help="verify the backup, and restore nothing")
+    add_store_options(command)
+
     add_command(commands, "systemd-unit", "print a unit of systemd that starts this broker", systemd_unit)
 
     command = add_command(
         commands, "completion", "print the script that makes a shell complete warren and warrenctl", completion
     )
     command.add_argument("shell", metavar="SHELL", choices=("bash", "fish", "zsh"), help="bash, fish or zsh")
+
+    add_command(commands, "version", "print the version", version)
+    command = add_command(commands, HELP, "show the commands, or the options of one command")
+    about = "the command, and its action"
+    command.add_argument("words", metavar="COMMAND", nargs="*", choices=commands.choices, help=about)
 
     for name, plugged in (more or {}).items():
         plugged.add_options(add_command(commands, name, plugged.about, plugged.run))
@@ -130,8 +187,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Add a command, which `run` executes; one without it has commands of its own."""
     command: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
-    if run is not None:
-        command.set_defaults(run=run)
+    command.set_defaults(run=run, parser=command)
     return command
 
 
@@ -255,6 +311,19 @@ def copy(options: argparse.Namespace) -> int:
         return unusable(error)
 
 
+def restore(options: argparse.Namespace) -> int:
+    """Restore or verify a backup, and return the exit status."""
+    from .storage.restore import check, restore
+
+    if options.check:
+        return check(options.file)
+    former = signal.signal(signal.SIGTERM, terminated)
+    try:
+        return restore(options.file, options.store or options.data, options.password_file, options.schema)
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
 def systemd_unit(options: argparse.Namespace) -> int:
     """Print the unit of systemd, and return the exit status."""
     from .system.unit import unit
@@ -291,11 +360,11 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line, and return the exit status. Raises OutputError."""
     more: Mapping[str, Command] = {}
     completing = os.environ.get(COMPLETION)
-    if completing or (arguments[:1] and arguments[0] not in OURS):
+    if completing or not arguments or arguments[0] not in OURS:
         from .plugin_host.loading import BROKEN_PLUGIN, PluginError, load_commands
 
         try:
-            more = load_commands(OURS)
+            more = load_commands((*OURS, HELP))
         except PluginError as error:
             print(f"warren: {error}", file=sys.stderr)
             return BROKEN_PLUGIN
@@ -306,8 +375,15 @@ def run(arguments: Sequence[str]) -> int:
     parsing = parser(more)
     empty = empty_one(arguments)
     if empty:
-        parsing.error(f"{empty} is empty: in a script, is a variable not set?")
-    options = parsing.parse_args(arguments)
+        parsing.exit(USAGE_STATUS, f"warren: {empty} is empty: in a script, is a variable not set?\n")
+    if arguments[:1] == [HELP]:
+        arguments = [*arguments[1:], "--help"]
+    options, unknown = parsing.parse_known_args(arguments)
+    if unknown:
+        options.parser.refuse(unknown)
+    if options.run is None:
+        options.parser.print_help()
+        return USAGE_STATUS
     status: int = options.run(options)
     return status
 

@@ -7,6 +7,7 @@ file and the next step. Files that are read as a whole have a bound here, since 
 import errno
 import os
 import pwd
+import socket
 import stat
 
 RAISE_LIMIT = "raise the limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
@@ -35,13 +36,28 @@ FILES = {
     errno.ENFILE: "the system has too many open files: stop other programs, or raise fs.file-max",
 }
 
+NETWORK = {
+    errno.ECONNREFUSED: "connection refused: nothing listens at this port",
+    errno.ECONNRESET: "connection reset by the other end",
+    errno.EHOSTUNREACH: "no route to the host",
+    errno.ENETUNREACH: "the network is unreachable",
+    errno.ETIMEDOUT: "timeout",
+}
+NO_HOST = "the host has no address: its name is not known, or no name server answers"
 
-def user_name() -> str:
-    """Return the name of the user of this process, or the number of one without a name."""
+
+def network_error(error: OSError) -> str:
+    """Return the known words for an error of connecting, in place of asyncio's; an empty text for any other error."""
+    return NO_HOST if isinstance(error, socket.gaierror) else NETWORK.get(error.errno or 0, "")
+
+
+def user_name(number: int | None = None) -> str:
+    """Return the name of a user, or the number of one without a name; by default the user of this process."""
+    number = os.geteuid() if number is None else number
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(os.geteuid())
+        return str(number)
 
 
 def read_text(

@@ -28,7 +28,8 @@ def main() -> int:
         connection.request("GET", "/api/warren/node")
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        print(error or type(error).__name__)
+        reason = getattr(error, "strerror", None) or error or type(error).__name__
+        print(f"the broker does not answer at its unix socket: {reason}")
         return 1
     print(f"HTTP status {status}")
     return status != 200

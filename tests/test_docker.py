@@ -99,6 +99,17 @@ def test_the_image_has_two_stages_of_an_official_slim_base_and_no_user_root() ->
     assert "RUN" not in words[words.index("USER") :]
 
 
+@pytest.mark.parametrize(("wanted", "status", "says"), [("1", 1, "modules cannot be compiled"), ("0", 0, "")])
+def test_an_image_whose_modules_were_to_be_compiled_and_are_not_is_not_built(
+    wanted: str, status: int, says: str
+) -> None:
+    (check,) = [text.partition("&& {")[2] for text in given("RUN") if "import BUILD, COMPILED" in text]
+    script = "{" + check.replace("/opt/warren/bin/python", sys.executable)
+    environment = {"WARREN_COMPILE": wanted, "WARREN_PURE": "1"}
+    done = subprocess.run(["sh", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status and done.stdout == "" and says in done.stderr
+
+
 def test_what_is_copied_is_there_and_is_not_kept_from_the_engine() -> None:
     let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for name, _ in copies():
@@ -209,6 +220,10 @@ def test_no_service_leaves_a_volume_without_a_name(file: Path) -> None:
         assert data in mounted or service["image"] == "warren-postgresql:local" or "build" not in service, name
 
 
+def test_a_terminal_shows_the_log_as_text_and_the_first_screen() -> None:
+    assert composed(DOCKER / "compose.yaml")["services"]["warren"]["tty"] is True
+
+
 def test_each_command_of_compose_names_its_project() -> None:
     named: dict[str, set[str]] = {}
     for path in (ROOT / "README.md", ROOT / "docs/start.md", DOCKER / "README.md", *COMPOSE_FILES):
@@ -314,7 +329,8 @@ def test_the_health_check_succeeds_while_the_broker_answers_and_names_the_reason
         assert run() == (0, "HTTP status 200\n", "")
         assert broker.warrenctl("stop_app").returncode == 0
         assert run() == (0, "HTTP status 200\n", ""), "as `warrenctl ping`, which needs no listener"
-    assert run() == (1, "[Errno 111] Connection refused\n", ""), "it was killed, which leaves the file"
+    said = "the broker does not answer at its unix socket: Connection refused\n"
+    assert run() == (1, said, ""), "it was killed, which leaves the file"
 
 
 @pytest.mark.sockets

@@ -48,7 +48,9 @@ def test_every_make_target_named_exists() -> None:
 
 def test_the_readme_names_the_options_of_serve_that_there_are() -> None:
     serve = cli.parser().parse_args(["serve"])
-    there_are = {"--" + name.replace("_", "-") for name in vars(serve) if name not in ("run", "version", "data_dir")}
+    there_are = {
+        "--" + name.replace("_", "-") for name in vars(serve) if name not in ("run", "parser", "version", "data_dir")
+    }
     there_are.add("--data")
     named = set(re.findall(r"(?<![-\w])--[a-z]+(?:-[a-z]+)*", README)) - {"--build", "--url", "--from", "--to"}
     assert named == there_are
@@ -94,6 +96,17 @@ def test_the_page_on_plugins_lists_the_names_that_they_may_import() -> None:
     section = page.split("## Names that a plugin may import")[1].split("\n## ")[0]
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|")]
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(plugin.__all__)
+
+
+def test_the_comparison_has_the_least_and_the_largest_ratio_of_the_readme() -> None:
+    table = README.split("## Compare")[1].split("\n\n")[2]
+    rows = [[float(cell) for cell in line.split("|")[3:7]] for line in table.splitlines()[2:]]
+    assert len(rows) > 5
+    page = (ROOT / "docs/compare.md").read_text(encoding="utf-8")
+    shown = re.findall(r"([\d.]+) to ([\d.]+) times as many", page.split("| messages a second")[1].splitlines()[0])
+    for found, (pure, compiled) in zip(shown, ((0, 2), (1, 3)), strict=True):
+        ratios = [row[place] for row in rows for place in (pure, compiled)]
+        assert tuple(map(float, found)) == (min(ratios), max(ratios))
 
 
 def decisions() -> str:

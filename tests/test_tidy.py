@@ -62,8 +62,12 @@ STARTS: dict[str, str] = {
     "plugins/management/api/reports.py::list_reports": "a call in a thread, awaited",
     "plugins/management/framework/openapi.py::Constant.answer": "awaited by its callers; started again after a failure",
     "plugins/http/asgi.py::run_until": "awaited in the same call",
+    "plugins/management/framework/byte_stream.py::ByteStream.pieces": "awaited in the same call",
     "plugins/message_log/analysis/engine.py::InProcess.map": "threads that end with the call",
     "plugins/message_log/export/writer_process.py::Outlet.start": "the writer, whose end its watcher notices",
+    "warren/testing/proxy.py::Proxy.__init__": "the thread of the proxy; each call waits for it",
+    "warren/testing/proxy.py::Proxy.call": "awaited in the same call",
+    "warren/testing/proxy.py::Proxy.connected": "a task that reports a failure by closing its client",
     "warren/testing/broker.py::Broker.start": "the broker, in the process of the tests, which notice its end",
 }
 PROCESSES = {"create_subprocess_exec", "create_subprocess_shell", "Process", "Popen"}  # which outlive an awaited call
@@ -96,7 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "structlog",
     },
     "plugin": {"amqp", "stable_hash", "core", "session", "net", "runtime", "plugin_host"},
-    "ctl": {"control_socket", "product", "standard_streams", "system_errors", "click", "pamqp"},
+    "ctl": {"control_socket", "product", "standard_streams", "storage.archive", "system_errors", "click", "pamqp"},
     "system": {"click"},
     "app": {"*"},
     "cli": {"*"},
@@ -520,6 +524,8 @@ READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "
 READS = re.compile(rf"\b(?:sleep|{'|'.join(READS_CLOCK)})\(")  # in a file that is parsed
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
+    "tests/faults/crash/test_backups.py::"
+    "test_a_backup_has_what_was_confirmed_and_not_what_was_acknowledged": "any moment will do for a backup",
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",
@@ -536,6 +542,10 @@ CLOCK_READERS: dict[str, str] = {
     "test_replies_are_delayed_in_order_until_the_fault_is_undone": "a lower bound: a slower machine allows more",
     "tests/acceptance/testing/test_broker.py::"
     "test_timestamps_are_those_of_the_machine_again_after_a_reset.died_s": "a time of day, to some hours",
+    "tests/acceptance/testing/test_foreign.py::test_replies_are_late": "a lower bound: a slower machine allows more",
+    "tests/acceptance/testing/test_partitions.py::"
+    "test_a_partition_ends_with_a_reset_and_a_delay_goes_on_after_it": "a lower bound: a slower machine allows more",
+    "tests/unit/testing/test_slow_network.py::use_in_a_partition": "a timer that must not send, however late it is",
     "tests/unit/testing/test_clock.py::"
     "test_timestamps_follow_the_clock_until_they_are_reset.use": "a time of day, to the hour",
     "tests/unit/runtime/test_clock.py::test_the_clock_counts_milliseconds_since_1970": "the clock is what is tested",

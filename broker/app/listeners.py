@@ -10,7 +10,7 @@ import structlog
 from ..config import Config, SSLOptions
 from ..config.config import Address
 from ..net.certificates import server_expiry
-from ..net.listener import SocketOptions, address_of, listen_error
+from ..net.listener import SocketOptions, address_of, another_address, listen_error
 from ..net.server import Server
 from ..net.tls import TLS, TLSOptions
 from ..runtime.supervisor import Report
@@ -79,6 +79,7 @@ async def listen_at(
             bound += await server.listen(host, port, context)
         except OSError as error:
             address, reason = address_of((host, port)), listen_error(error, port)
-            log.error("cannot_listen", address=address, reason=reason, option=f"{option} HOST:PORT")
+            another = another_address(option, error, host, port)
+            log.error("cannot_listen", address=address, reason=reason, option=another)
             return None
     return bound

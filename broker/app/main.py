@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
 from ..system_errors import NO_MEMORY, RAISE_LIMIT, file_error
 from .build import build_node, build_settings, load_definitions, report
+from .data_folder import DataFolder
 from .listeners import listen, socket_options, tls
 from .open_storage import Store
 from .start_screen import start_screen
@@ -62,6 +64,7 @@ SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
 DESCRIPTORS_LEAST = 64  # open files: some 20 are open before the first client comes, and RESERVED_LEAST are kept
 DESCRIPTORS_FEW = 1024  # the usual limit of a shell; below it the operator should know
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
+DURABLE = {"memory": "--data in place of --memory stores them", "os": "--sync fsync has confirms wait for the disk"}
 DIGITS = 640  # of a number in JSON: the least that Python can be told
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -126,12 +129,15 @@ def load_plugins() -> tuple[Registry, dict[str, Service]] | int:
         return BROKEN_PLUGIN
 
 
-async def open_store(config: Config, found: dict[str, Service], ending: Ending, systemd: Systemd) -> Store | int:
+async def open_store(
+    config: Config, folder: DataFolder, found: dict[str, Service], ending: Ending, systemd: Systemd
+) -> Store | int:
     """Open the store; on PostgreSQL wait until no other broker owns it. On failure log it and return the exit status.
 
     A broker that was asked to end while it waited returns 0.
     """
     try:
+        folder.lock()
         remote = None
         if config.storage.url:
             from .postgresql_storage import open_remote  # here: psycopg is an extra
@@ -177,7 +183,7 @@ class Ending:
         self.begun.set()
 
 
-async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
+async def run(config: Config, sources: Sources, parts: DaemonParts, folder: DataFolder) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit status."""
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
@@ -192,7 +198,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
     if isinstance(plugins, int):
         return plugins
     registry, found = plugins
-    store = await open_store(config, found, ending, systemd)
+    store = await open_store(config, folder, found, ending, systemd)
     if isinstance(store, int):
         return store
     if store.remote is not None:
@@ -202,6 +208,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
     clock = parts.clock(loop, lambda: committer.commit_soon())
     node = build_node(config, clock, store, hashing, registry)
     if config.load_definitions and not load_definitions(node, config):
+        store.close()
         return BAD_CONFIGURATION
     node.scheduler.report = report
     collections = FullCollections(report)
@@ -229,6 +236,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
         log.warning("few_descriptors", descriptors=descriptors, connections=most, advice=RAISE_LIMIT)
     if config.log.exchange:
         logs.publish_to(LogExchange(node.system_exchange(LOG), loop.call_soon_threadsafe, committer.commit_soon).put)
+    server.alarm_facts = partial(resources.facts, store.status().place)
     memory_bytes, disk_bytes = watermarks(config, resources)
     resources.set_vm_memory_high_watermark(memory_bytes)
     resources.set_disk_free_limit(disk_bytes)
@@ -245,13 +253,13 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
     control.start_services, control.stop_services = partial(restart_services, host), partial(services.stop, host)
     reload_asked = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
-    if not await services.start_around(found, host):
-        return UNAVAILABLE
-    bound = await listen(server, config)
+    bound = await listen(server, config) if await services.start_around(found, host) else None
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
         await services.stop(host)
+        await give_up(committer, store, remote)
         return UNAVAILABLE
+    folder.keep()
     supervisor.keep("event_loop_watch", server.turns.run)
     supervisor.keep("reload", partial(keep_reloading, reload_asked, host, server, systemd))
     freeze_heap()
@@ -277,6 +285,16 @@ async def run(config: Config, sources: Sources, parts: DaemonParts) -> int:
     status = await close(committer, store, local, remote)
     await supervisor.stop()
     return status or ending.status
+
+
+async def give_up(committer: Committer, store: Store, remote: RemoteStorage | None) -> None:
+    """Close the store of a start that failed."""
+    stored = await committer.stop()
+    if remote is not None:
+        remote.stop()
+    if stored:
+        with suppress(OSError):
+            store.close()
 
 
 async def restart_services(host: Host) -> bool:
@@ -340,7 +358,7 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
         screen = start_screen(version, config.node, bound, known, data, storage, prefix, host.not_listening)
         print(screen, file=sys.stderr, flush=True)
     if storage.kind in ("os", "memory"):
-        log.warning("not_durable", storage=storage.kind, means=storage.warning)
+        log.warning("not_durable", storage=storage.kind, means=storage.warning, advice=DURABLE[storage.kind])
 
 
 def watch_remote(store: Store, node: Node, config: Config) -> RemoteStorage | None:
@@ -382,6 +400,7 @@ def delayed(remote: RemoteStorage | None, error: OSError) -> None:
 def serve(config: Config, sources: Sources, parts: DaemonParts | None = None) -> int:
     """Run the daemon in the foreground, of these parts or its usual ones, and return the exit status."""
     parts = parts or DaemonParts()
+    folder = DataFolder(config, sources)
     sys.set_int_max_str_digits(DIGITS)  # longer numbers take time as the square of their length
     try:
         if sys.platform != "win32":
@@ -392,8 +411,10 @@ def serve(config: Config, sources: Sources, parts: DaemonParts | None = None) ->
                 log.warning("uvloop is not installed: the broker is slower on asyncio's own loop")
             else:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    return runner.run(run(config, sources, parts))
-        return asyncio.run(run(config, sources, parts))
+                    return runner.run(run(config, sources, parts, folder))
+        return asyncio.run(run(config, sources, parts, folder))
     except MemoryError:  # at the start; connections and jobs report their own
         log.critical("cannot_open_data", data=config.data_dir, reason=NO_MEMORY)
         return UNAVAILABLE
+    finally:
+        folder.clean()

@@ -14,7 +14,6 @@ from ..core.messages.journal_port import IN_MEMORY, POSTGRESQL, Journal, Recover
 from ..core.metadata.records import Definitions
 from ..storage.disk import Disk
 from ..storage.folder_disk import FolderDisk
-from ..storage.folder_lock import lock
 from ..storage.journal import Journal as SegmentJournal
 from ..storage.metadata import Metadata
 from ..storage.recovery import check_definitions, check_log
@@ -30,9 +29,9 @@ class Store:
     """Durable storage of a node: its journal, its metadata, and the contents of both at the start."""
 
     def __init__(self, config: Config, remote: PostgreSQLStore | None = None) -> None:
-        """Open the store on PostgreSQL, which this broker owns, or the data folder, and recover the journal.
+        """Open the store on PostgreSQL, which this broker owns, or the locked data folder, and recover the journal.
 
-        Raises StorageFault, InUse, OSError.
+        Raises StorageFault, OSError.
         """
         self.journal = Journal()
         self.metadata: Metadata | None = None  # None if nothing is stored
@@ -49,7 +48,6 @@ class Store:
             self._disk, self.metadata = remote.open(config.storage.retry_s)
         else:
             folder = Path(config.data_dir)
-            lock(folder)  # as long as this process runs
             durable = config.sync == "fsync"
             self.metadata = SQLiteMetadata(folder / "meta.sqlite", durable)
             self._disk = FolderDisk(folder / "log", durable)
@@ -118,7 +116,8 @@ def local_status(config: Config) -> StorageStatus:
     """Return the status of storage in the data folder, or in memory."""
     if config.memory:
         return IN_MEMORY
+    folder = str(Path(config.data_dir).absolute())
     if config.sync == "os":
         warning = "confirmed messages may be lost when the machine stops"
-        return StorageStatus("os", "no disk yet, in the operating system's memory", warning, config.data_dir)
-    return StorageStatus("fsync", "the disk of this machine", "", config.data_dir)
+        return StorageStatus("os", "no disk yet, in the operating system's memory", warning, folder)
+    return StorageStatus("fsync", "the disk of this machine", "", folder)

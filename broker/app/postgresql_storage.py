@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import structlog
 
@@ -12,7 +11,6 @@ from ..core.messages.journal_port import StorageStatus
 from ..core.node.node import Node
 from ..core.telemetry.resource_alarms import STORE
 from ..net.fair_turns import OutputGuard
-from ..storage.folder_lock import lock
 from ..storage.postgresql.address import parse
 from ..storage.postgresql.store import PostgreSQLStore
 from ..storage.postgresql.watch import Watch
@@ -21,8 +19,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 def open_remote(config: Config) -> PostgreSQLStore:
-    """Connect to the configured store and verify it. Raises StorageFault, InUse, OSError."""
-    lock(Path(config.data_dir))  # for the unix socket in it
+    """Connect to the configured store and verify it. Raises StorageFault, OSError."""
     storage = config.storage
     address = parse(storage.url, storage.password_file, storage.schema)
     return PostgreSQLStore(address, config.node, storage.lease_s)

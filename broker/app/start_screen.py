@@ -20,6 +20,7 @@ SHOWN = {
     "http/prometheus": ("Metrics", "http://{}/metrics"),
     "https/prometheus": ("Metrics", "https://{}/metrics"),
 }
+EVERY_INTERFACE = ("[::]", "0.0.0.0")
 EMPTY: Mapping[str, str] = {}
 DURABILITY = {
     "fsync": "confirmed messages survive kill -9 and a power cut",
@@ -45,7 +46,7 @@ def start_screen(
     protocols that are not served, with the reason.
     """
     rows = [
-        (SHOWN[protocol][0], SHOWN[protocol][1].format(address, prefix=path_prefix.rstrip("/")))
+        (SHOWN[protocol][0], url(SHOWN[protocol][1], address, path_prefix.rstrip("/")))
         for protocol, addresses in bound.items()
         if protocol in SHOWN
         for address in addresses
@@ -61,6 +62,14 @@ def start_screen(
     rows.append(("Stop", "Ctrl-C"))
     lines = [f"Warren {version} is ready: {node}", *(f"  {name:<14}{text}" for name, text in rows)]
     return "\n".join(["", *lines, ""])
+
+
+def url(form: str, address: str, prefix: str) -> str:
+    """Return the URL of an address, by which a browser or client on this machine reaches it."""
+    host, _, port = address.rpartition(":")
+    if host in EVERY_INTERFACE:
+        return f"{form.format(f'localhost:{port}', prefix=prefix)}, and at every other address of this machine"
+    return form.format(address, prefix=prefix)
 
 
 def command(name: str) -> str:

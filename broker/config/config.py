@@ -321,7 +321,7 @@ class Config(Part):
         if self.storage.url and self.memory:
             raise Contradiction("storage.url", "storage.url: warren.memory is set as well, which stores nothing")
         if self.listeners_ssl and not self.ssl_options.certfile:
-            raise Contradiction("listeners_ssl", "listeners.ssl: needs ssl_options.certfile")
+            raise Contradiction("listeners_ssl", "listeners.ssl: needs ssl_options.certfile in the configuration file")
         for name, part in (("management", self.management), ("prometheus", self.prometheus)):
             if part.ssl.port is not None and not part.ssl_options.certfile:
                 raise Contradiction(f"{name}.ssl.port", f"{name}.ssl.port: needs {name}.ssl.certfile")

@@ -8,7 +8,7 @@ from ..system_errors import file_error, read_text
 from . import environment as variables
 from . import rabbitmq_conf, toml
 from .builder import ConfigBuilder
-from .config import Config
+from .config import Address, Config
 from .rabbitmq_conf import path_of
 from .setting import ConfigError, Setting
 from .value_types import Listener, parse_address
@@ -22,6 +22,7 @@ OPTIONS = {
     "amqp": "listeners.tcp",
     "amqps": "listeners.ssl",
     "http": "management.tcp",
+    "metrics": "prometheus.tcp.listener",
     "node": "warren.node",
     "cluster_name": "cluster_name",
     "data_dir": "warren.data_dir",
@@ -93,25 +94,24 @@ class Sources:
             origin = f"{COMMAND_LINE}: --{'data' if option == 'data_dir' else option.replace('_', '-')}"
             path = path_of(OPTIONS[option])
             if option == "http":
-                host, port = _parsed_address(str(value), origin)
+                host, port = self._address(value, origin)
                 yield Setting((*path, "ip"), host, origin)
                 yield Setting((*path, "port"), str(port), origin)
+            elif option == "metrics":
+                yield Setting(path, Listener().write(self._address(value, origin)), origin)
             elif isinstance(value, Sequence) and not isinstance(value, str):
                 for number, text in enumerate(value, 1):
-                    yield Setting((*path, str(number)), _address(str(text), origin), origin, replaces=number == 1)
+                    address = Listener().write(self._address(text, origin))
+                    yield Setting((*path, str(number)), address, origin, replaces=number == 1)
             else:
                 yield Setting(path, str(value).lower() if isinstance(value, bool) else str(value), origin)
 
-
-def _address(text: str, origin: str) -> str:
-    return Listener().write(_parsed_address(text, origin))
-
-
-def _parsed_address(text: str, origin: str) -> tuple[str, int]:
-    try:
-        return parse_address(text)
-    except ValueError as error:
-        raise ConfigError(f"{origin}: {error}") from None
+    def _address(self, text: object, origin: str) -> Address:
+        """Return the address of an option; that of a port alone is the default address of AMQP. Raises ConfigError."""
+        try:
+            return parse_address(str(text), variables.defaults(self._environment).listeners_tcp[0][0])
+        except ValueError as error:
+            raise ConfigError(f"{origin}: {error}") from None
 
 
 def with_suffix(path: str) -> str:

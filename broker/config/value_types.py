@@ -321,14 +321,16 @@ def port_of(text: str) -> int:
     return port
 
 
-def parse_address(text: str) -> Address:
-    """Parse the `HOST:PORT` or `[IPv6]:PORT` of an option; port 0 is any. Raises ValueError."""
+def parse_address(text: str, default_host: str) -> Address:
+    """Parse the `PORT`, `HOST:PORT` or `[IPv6]:PORT` of an option; port 0 is any. Raises ValueError."""
+    if text.isascii() and text.isdigit():
+        return default_host, port_of(text)
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
         host = host[1:-1]
     if not colon or not is_host(host) or (":" in host and not bracketed):
-        raise ValueError(f"'{shown(text)}' is not HOST:PORT")
+        raise ValueError(f"'{shown(text)}' is neither PORT nor HOST:PORT")
     return host, port_of(port)
 
 

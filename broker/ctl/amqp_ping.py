@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from pamqp import base, commands, common, exceptions, frame
 
+from ..system_errors import network_error
 from .errors import UNAVAILABLE, USAGE
 
 TIMEOUT_S = 10.0
@@ -30,7 +31,8 @@ def ping(url: str) -> int:
     try:
         _handshake((host, port), user, password, unquote(parts.path[1:]) or "/")
     except (OSError, Unavailable) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or str(error) or "no answer"
+        known = network_error(error) or error.strerror if isinstance(error, OSError) else ""
+        reason = known or str(error) or "no answer"
         print(f"warrenctl: {host}:{port}: {' '.join(reason.split())}", file=sys.stderr)
         return UNAVAILABLE
     print("Ping succeeded")

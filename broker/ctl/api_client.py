@@ -1,25 +1,25 @@
 """A client of the HTTP API, over TCP or the node's unix socket. No error names the user or the password."""
 
 import base64
+import errno
 import http.client
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ..control_socket import NAME, address_in
-from ..system_errors import file_error, read_text
+from ..system_errors import file_error, network_error, read_text
 from .errors import USAGE, APIError, ExitError, NotFound, Unreachable
 
 PORTS = {"http": 15672, "https": 15671}
 ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker are one response
 WHERE = "the log of the broker says at which port its HTTP API does, usually 15672"
-NO_LISTENER = f"nothing listens there; {WHERE}"
 NOT_HTTP = f"what listens there does not speak HTTP; {WHERE}"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
@@ -124,6 +124,26 @@ class API:
                 return
             yield line.decode("utf-8", "backslashreplace").rstrip("\n")
 
+    def body(self, *path: str) -> Callable[[int], bytes]:
+        """Return the function that reads the body of a GET response: at most so many bytes, none at its end.
+
+        Both raise APIError, NotFound, Unreachable, TimeoutError; Unreachable also if the body ends too early.
+        """
+        with self._reachable():
+            response = self._exchange("GET", self._target(path, EMPTY), None, self._credentials())
+            if response.status >= 300:
+                self._answer(response)
+
+        def read(count: int) -> bytes:
+            with self._reachable():
+                self._apply_deadline()
+                try:
+                    return response.read1(count)
+                except http.client.IncompleteRead:
+                    raise ConnectionError(errno.ECONNRESET, "it has ended its answer too early") from None
+
+        return read
+
     def wait_for_end(self) -> None:
         """Wait until the node closes the connection. Raises TimeoutError."""
         connected: socket.socket | None = self._connection.sock
@@ -157,9 +177,10 @@ class API:
         self._connection.close()
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
             return Unreachable(f"{self.address}: {NOT_HTTP}")
-        reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        known = network_error(error) if isinstance(error, OSError) and not self.is_local else ""
+        reason = known or (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         if isinstance(error, ConnectionRefusedError) and not self.is_local:
-            reason += f": {NO_LISTENER}"
+            reason += f"; {WHERE}"
         return Unreachable(f"{self.address}: {' '.join(reason.split())}", isinstance(error, PermissionError))
 
     def _exchange(

@@ -22,18 +22,20 @@ class Call:
     """A command with its arguments, and its options by their long names without dashes.
 
     `api`, `node` and `default_vhost` are those of the node, once it has answered; `node` is empty until then.
+    `terminal`: the answer is written for a person at a terminal.
 
     The path of a request has `{0}` for the first argument, `{vhost}`, `{node}`, and any other `names`. Each request
     raises APIError, Unreachable, TimeoutError, and CommandError (65) if the name of its virtual host is empty.
     """
 
-    __slots__ = ("api", "arguments", "command", "default_vhost", "node", "options")
+    __slots__ = ("api", "arguments", "command", "default_vhost", "node", "options", "terminal")
 
     api: API
 
     def __init__(self, command: str, arguments: list[str], options: Options) -> None:
         self.command, self.arguments, self.options = command, arguments, options
         self.node, self.default_vhost = "", "/"
+        self.terminal = False
 
     def text(self, option: str, default: str = "") -> str:
         value = self.options.get(option, default)

@@ -49,7 +49,7 @@ class Command:
     run: the function that answers
     after: the line after the result
     columns: functions by column name; `run` returns objects of the API, of which they read values. The columns in
-        `default` are shown, or all; a usage with <column> lets users choose.
+        `default` are shown, or all, and those in `brief` on a terminal; a usage with <column> lets users choose.
     short: short options, in place of those that the other commands have
     local: only the unix socket accepts the command
     """
@@ -63,6 +63,7 @@ class Command:
         after: str = "",
         columns: Columns | None = None,
         default: str = "",
+        brief: str = "",
         timeout_s: float | None = None,
         format: str = "table",
         short: Mapping[str, str] = SHORT,
@@ -72,6 +73,7 @@ class Command:
         self.name, _, rest = self.usage.partition(" ")
         self.banner, self.run, self.after = banner, run, after
         self.columns, self.default = columns, default.split() or list(columns or ())
+        self.brief = brief.split() or self.default
         self.timeout_s, self.format, self.short, self.local = timeout_s, format, short, local
         self.options = options_in(rest)
         arguments = ARGUMENT.findall(OPTION.sub("", rest))
@@ -89,12 +91,13 @@ class Command:
         """Run the command. Raises CommandError, APIError, Unreachable, TimeoutError."""
         answer: Any = self.run(call)
         if self.columns is not None:
-            answer = self._select(self.columns, call.arguments if "<column>" in self.usage else [], answer)
+            chosen = call.arguments if "<column>" in self.usage else []
+            answer = self._select(self.columns, chosen, self.brief if call.terminal else self.default, answer)
         return Rows(answer.columns, list(answer.rows)) if isinstance(answer, Rows) else answer
 
-    def _select(self, columns: Columns, chosen: list[str], items: list[Item]) -> Rows:
+    def _select(self, columns: Columns, chosen: list[str], default: list[str], items: list[Item]) -> Rows:
         """Return the chosen columns, or the default ones. Raises CommandError (64) for an unknown column."""
-        names = [name for argument in chosen for name in argument.replace(",", " ").split()] or self.default
+        names = [name for argument in chosen for name in argument.replace(",", " ").split()] or default
         unknown = [name for name in names if name not in columns]
         if unknown:
             raise CommandError(USAGE, f"Info key(s) {','.join(unknown)} are not supported", argument=True)

@@ -1,7 +1,11 @@
-"""The answers of commands, and their formats: table, json, csv, pretty_table, erlang. Lists are written row by row."""
+"""The answers of commands, and their formats: table, json, csv, pretty_table, erlang, terminal.
+
+Lists are written row by row, except where the widths of all rows are needed first.
+"""
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
@@ -32,6 +36,7 @@ class Lines(NamedTuple):
 
 
 MACHINE = ("json", "csv")  # without banners
+GAP = 2  # spaces between two columns on a terminal
 
 
 def compact(value: object) -> str:
@@ -120,6 +125,42 @@ def pretty_table(columns: list[str], rows: Iterable[Row], headings: bool, out: T
     print("└" + "┴".join(bars) + "┘", file=out)
 
 
+def terminal(columns: list[str], rows: Iterable[Row], headings: bool, out: TextIO) -> None:
+    """Write aligned columns, numbers to the right; each row as a record if they are wider than the terminal."""
+    values = list(rows)
+    lines = [[cell(value) for value in row] for row in values]
+    if not lines:
+        print("(none)", file=out)
+        return
+    if headings:
+        lines.insert(0, columns)
+    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
+    if sum(widths) + GAP * (len(widths) - 1) > shutil.get_terminal_size().columns:
+        records(columns, lines[headings:], out)
+        return
+    right = [all(is_number(value) for value in column) for column in zip(*values, strict=True)]
+    for line in lines:
+        padded = [
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(line, widths, right, strict=True)
+        ]
+        print((" " * GAP).join(padded).rstrip(), file=out)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def records(columns: list[str], lines: list[list[str]], out: TextIO) -> None:
+    """Write each row as lines of a name and a value, without empty values, and an empty line between two rows."""
+    width = max(map(len, columns)) + GAP
+    shown = [
+        "\n".join([f"{name:<{width}}{text}" for name, text in zip(columns, line, strict=True) if text])
+        for line in lines
+    ]
+    print("\n\n".join(shown), file=out)
+
+
 PLAIN_ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 ATOMS = ("status", "type")  # columns whose values are written as Erlang atoms
 
@@ -155,6 +196,7 @@ FORMATS: dict[str, Callable[[list[str], Iterable[Row], bool, TextIO], None]] = {
     "erlang": erlang,
     "maps": maps,
     "string": table,
+    "terminal": terminal,
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .. import standard_streams
 from ..product import distribution_version
+from ..system_errors import user_name
 from . import command_line, formats
 from .call import Call
 from .command import ANY_NODE, Command
@@ -23,8 +24,11 @@ No broker answers at this socket. It may be down, or keep its data in another fo
 
   --data DIR   the folder of its data; default: $RABBITMQ_MNESIA_DIR or ./data
   --url URL    its HTTP API, such as http://USER@HOST:15672"""
-NO_RIGHT = "Only root and the user of the broker may use this socket: run warrenctl as one of them, or with --url."
+NO_RIGHT = (
+    "Only root and the user of the broker{owner} may use this socket: run `sudo{user} warrenctl ...`, or use --url."
+)
 COMPLETION = "_WARRENCTL_COMPLETE"  # set by a shell that wants to know what may follow
+TERMINAL_FOR = ("table", "maps")  # formats of commands that a person at a terminal does not read well
 HTTP_TIMEOUT_S = 60.0  # of a whole command with --url, if neither --timeout nor the command sets one
 
 
@@ -35,6 +39,9 @@ class Run:
         self.call = call
         self.command: Command = COMMANDS[call.command]
         self.format = call.text("formatter") or self.command.format
+        if "formatter" not in call.options and self.format in TERMINAL_FOR and sys.stdout.isatty():
+            self.format = "terminal"
+        call.terminal = self.format == "terminal"
         if self.format == "erlang" and self.command.format == "maps":
             self.format = "maps"
         if self.format not in formats.FORMATS:
@@ -72,13 +79,16 @@ class Run:
             timeout_s = self.timeout_s if "timeout" in self.call.options else self.timeout_s or HTTP_TIMEOUT_S
             node.connect_to_url(self.call, str(url), timeout_s, self.call.text("password-file"))
         else:
-            folder = self.call.text("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
-            node.connect_to_socket(self.call, Path(folder), self.timeout_s)
+            node.connect_to_socket(self.call, self.folder(), self.timeout_s)
         wanted = self.call.text("node") or self.call.node
         if wanted not in (self.call.node, ANY_NODE, f"rabbit@{os.uname().nodename}"):
             self.call.api.close()
             text = f"Error: unable to perform an operation on node '{wanted}': this is node '{self.call.node}'"
             raise ExitError(UNAVAILABLE, text)
+
+    def folder(self) -> Path:
+        """Return the data folder, which has the unix socket."""
+        return Path(self.call.text("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data")
 
     def perform(self) -> None:
         """Run the command and print its result. Raises ExitError."""
@@ -105,8 +115,7 @@ class Run:
             raise exit_of(error, self.command) from None
         except TimeoutError:
             value = int((self.timeout_s or 0) * 1000)
-            node = call.node or call.text("node", ANY_NODE)
-            text = f"Error: operation {name} on node {node} timed out. Timeout value used: {value}"
+            text = f"Error: operation {name} {self.where()} timed out. Timeout value used: {value}"
             raise ExitError(TIMEOUT, text) from None
         except Unreachable as error:
             if call.flag("idempotent") and not (call.node or error.denied):
@@ -114,13 +123,29 @@ class Run:
                 return
             raise ExitError(UNAVAILABLE, self.unreachable(error)) from None
 
+    def where(self, quote: str = "") -> str:
+        """Return the node as errors name it; the name of one at a URL is not known before it answers."""
+        node = self.call.node or self.call.text("node")
+        if not node and "url" in self.call.options:
+            return "on the broker of --url"
+        own = os.uname().nodename.partition(".")[0]
+        return f"on node {quote}{node or f'warren@{own}'}{quote}"
+
     def unreachable(self, error: Unreachable) -> str:
         """Return the error text: which node, at which address, and which options help."""
-        node = self.call.node or self.call.text("node", f"warren@{os.uname().nodename.partition('.')[0]}")
-        text = f"Error: unable to perform an operation on node '{node}': {error}"
+        where = self.where("'")
+        text = f"Error: unable to perform an operation {where}: {error}"
         if self.call.node or "url" in self.call.options:  # a node with a name has answered before
             return text
-        return f"{text}\n\n{NO_RIGHT if error.denied else NO_ANSWER}"
+        return f"{text}\n\n{self.no_right() if error.denied else NO_ANSWER}"
+
+    def no_right(self) -> str:
+        """Return who may use the socket of the data folder."""
+        try:
+            name = user_name(os.stat(self.folder()).st_uid)
+        except OSError:
+            return NO_RIGHT.format(owner="", user="")
+        return NO_RIGHT.format(owner=f", {name},", user=f" -u {name}")
 
     def answer(self) -> formats.Answer:
         """Return the answer of the command. Raises CommandError, ExitError, Unreachable, TimeoutError."""

@@ -8,6 +8,8 @@ from .command import ANY_NODE
 from .commands import COMMANDS
 from .errors import UNAVAILABLE, USAGE, APIError, ExitError, Unreachable
 
+CREDENTIALS = "http://USER@HOST:PORT names the user, --password-file or WARRENCTL_PASSWORD the password"
+
 
 def connect_to_socket(call: Call, folder: Path, timeout_s: float | None) -> None:
     """Raises Unreachable, TimeoutError."""
@@ -34,8 +36,8 @@ def connect_to_url(call: Call, url: str, timeout_s: float | None, password_file:
             raise Unreachable(f"{api.address}: not the HTTP API of RabbitMQ")
     except APIError as error:
         api.close()
-        text = f"Error: unable to perform an operation on node '{ANY_NODE}': {api.address}"
-        raise ExitError(UNAVAILABLE, f"{text}: {reason_of(error)}") from None
+        text = f"Error: unable to perform an operation on the broker of --url: {api.address}: {reason_of(error)}"
+        raise ExitError(UNAVAILABLE, text) from None
     except (Unreachable, TimeoutError):
         api.close()
         raise
@@ -46,4 +48,6 @@ def reason_of(error: APIError) -> str:
     """Return the reason as text; a failed login does not name the user."""
     if error.status != 401:
         return error.reason
-    return "user or password is wrong" if error.error == "not_authorized" else f"access refused: {error.reason}"
+    if error.error != "not_authorized":
+        return f"access refused: {error.reason}"
+    return f"user or password is wrong: {CREDENTIALS}"

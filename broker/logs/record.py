@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from .messages import category_of, phrase, printable
+from .messages import category_of, lines_of, phrase, printable
 from .redaction import clean, redacted
 
 NO_PROCESS = "<0.0.0>"
@@ -33,8 +33,7 @@ class Record:
         """Return plain lines, each of which begins with time, level and connection."""
         fields = dict(self.fields)
         trace = str(fields.pop("exception", ""))
-        text = phrase(self.event, fields)
-        lines = text.split("\n") + [printable(line) for line in trace.split("\n") if trace]
+        lines = lines_of(self.event, fields) + [printable(line) for line in trace.split("\n") if trace]
         level = f"\x1b[{_COLORS[self.level]}m[{self.level}]\x1b[0m" if colors else f"[{self.level}]"
         before = f"{time(self.time_s)} {level} {fields.get('process') or NO_PROCESS} "
         return "\n".join([before + line for line in lines])

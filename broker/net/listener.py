@@ -14,6 +14,7 @@ from functools import partial
 from ..runtime.supervisor import Report, Supervisor
 from ..system_errors import TOO_MANY_FILES, user_name
 from .connection_limits import ConnectionLimits, Pool, Slot
+from .port_holder import holder_of
 from .tls import TLS, handshake_error
 
 # TLS handshakes under way on one listener; at the limit the oldest is cancelled for a new one. Otherwise a thousand
@@ -22,10 +23,10 @@ HANDSHAKES_LIMIT = 1000
 ACCEPTS = 16  # from one socket in a turn: each may cost a handshake
 RETRY_S = 1.0  # wait after the system had no more descriptors or memory to accept
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-ANY_ADDRESS, ANY_IPV4 = "::", "0.0.0.0"
-FIRST_FREE_PORT = 1024  # below it a process needs a privilege to listen
+ANY_ADDRESS, ANY_IPV4, LOOPBACK = "::", "0.0.0.0", "127.0.0.1"
+FIRST_FREE_PORT, LAST_PORT = 1024, 65_535  # below the first a process needs a privilege to listen
+PORTS_TRIED = 100  # for a free one
 REASONS = {
-    errno.EADDRINUSE: "another program listens there, perhaps RabbitMQ or another Warren",
     errno.EADDRNOTAVAIL: "this machine has no such address",
     errno.EMFILE: TOO_MANY_FILES,
 }
@@ -190,10 +191,33 @@ def address_of(name: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def listen_error(error: OSError, port: int) -> str:
-    """Return the reason why a port cannot be listened at."""
+def listen_error(error: OSError, port: int, search: bool = True) -> str:
+    """Return the reason why a port cannot be listened at; `search` for the program that has it, which takes a while."""
     if isinstance(error, socket.gaierror):
         return "there is no host of this name"
     if error.errno == errno.EACCES and 0 < port < FIRST_FREE_PORT:
         return f"ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE, which the user {user_name()} lacks"
+    if error.errno == errno.EADDRINUSE:
+        holder = holder_of(port) if search else ""
+        return f"another program listens there{f': {holder}' if holder else ', perhaps RabbitMQ or another Warren'}"
     return REASONS.get(error.errno or 0) or error.strerror or str(error)
+
+
+def another_address(option: str, error: OSError, host: str, port: int) -> str:
+    """Return the option that chooses another address: with the next free port if this one is in use."""
+    if error.errno == errno.EADDRINUSE:
+        for other in range(port + 1, min(port + PORTS_TRIED, LAST_PORT) + 1):
+            if is_free(host, other):
+                return f"{option} {other if host == LOOPBACK else address_of((host, other))}"
+    return f"{option} HOST:PORT"
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether nobody listens at an address; a program that begins to listen meanwhile is not kept from it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trying:
+        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trying.bind((host, port))
+        except OSError:
+            return False
+    return True

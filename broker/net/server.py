@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 
 from ..amqp.errors import ConnectionForced
@@ -51,6 +51,7 @@ class Server(TransportHost):
         self.limits = ConnectionLimits(connection_limit(raise_descriptor_limit()), report)
         self.connections: dict[ServedTransport, Connection] = {}
         self.listeners: list[Listener] = []
+        self.alarm_facts: Callable[[str], Mapping[str, object]] = no_facts  # for the log, by resource
         self._node = node
         self.settings = settings
         settings.descriptor_connections = login_limit(self.limits.limit)
@@ -117,7 +118,8 @@ class Server(TransportHost):
 
     def _alarm_changed(self, resource: str, on: bool) -> None:
         """Log a change of an alarm, and serve the connections again that wait for its end."""
-        self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource})
+        facts = self.alarm_facts(resource) if on else {}
+        self.report("alarm_set" if on else "alarm_cleared", "warning", {"resource": resource, **facts})
         if resource == DISK or not on:
             self._node.scheduler.start(f"connections after a change of the alarm of {resource}", self._look_at_alarms())
 
@@ -179,3 +181,8 @@ class Server(TransportHost):
         if len(self._lingering) < LINGER_LIMIT:
             self._lingering.add(transport)
         return transport in self._lingering
+
+
+def no_facts(resource: str) -> Mapping[str, object]:
+    """Return nothing, of a server whose resources nobody measures."""
+    return {}

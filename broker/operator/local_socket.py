@@ -4,12 +4,15 @@ Its mode (0600) and the uid of the peer replace the password: the node's own use
 independent of the listeners on TCP and of their connection limits.
 """
 
+import fcntl
 import os
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Protocol
 
 from ..config import Config
@@ -19,6 +22,7 @@ from ..net.listener import Listener, SocketOptions
 from ..runtime.supervisor import Report, Supervisor
 
 CONNECTIONS_LIMIT = 256
+PREFIX = "warren-"  # of the folders of nodes in memory
 ROOT = 0
 CREDENTIALS = struct.Struct("3i")  # of Linux: pid, uid, gid
 
@@ -64,13 +68,14 @@ class LocalSocket:
         self._supervisor = supervisor
         self._serve = serve
         self._folder: Path | None = None
+        self._unlock: Callable[[], None] = nothing  # releases the lock on the folder of a node in memory
         self._server: LocalServer | None = None
 
     def open(self) -> dict[str, list[str]]:
         """Open and serve the socket, and return its path for the event `ready`. A node runs without it on failure."""
         config = self._config
         try:
-            folder = Path(mkdtemp(prefix="warren-") if config.memory else config.data_dir)
+            folder = self._new_folder() if config.memory else Path(config.data_dir)
             listening = bind(folder)
         except OSError as error:
             self._report("no_control_socket", "warning", {"reason": error.strerror or str(error)})
@@ -84,6 +89,15 @@ class LocalSocket:
             return {}
         return {"control": [str(folder / NAME)]}
 
+    def _new_folder(self) -> Path:
+        """Return a new folder, which is locked until `unlink`. Raises OSError."""
+        remove_stale(Path(gettempdir()))
+        folder = Path(mkdtemp(prefix=PREFIX))
+        locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._unlock = partial(os.close, locked)
+        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return folder
+
     def unlink(self) -> None:
         """Remove the path while the folder is still locked by this node; connections stay."""
         folder, self._folder = self._folder, None
@@ -91,6 +105,7 @@ class LocalSocket:
             (folder / NAME).unlink(missing_ok=True)
             if self._config.memory:
                 folder.rmdir()
+            self._unlock()
 
     async def close(self) -> None:
         """Close the connections, by which clients notice the end of the node."""
@@ -98,6 +113,35 @@ class LocalSocket:
         if self._server is not None:
             await self._server.close()
             self._server = None
+
+
+def nothing() -> None:
+    """Release nothing: the lock on a data folder is not this one."""
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the folders, below this one, of nodes in memory that were killed: nobody locks them any more."""
+    for path in folder.glob(f"{PREFIX}*/{NAME}"):
+        with suppress(OSError), ExitStack() as undo:
+            locked = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            undo.callback(os.close, locked)
+            if path.stat().st_uid != os.geteuid():
+                continue
+            fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_refused(path):  # a program that locks nothing may listen there
+                path.unlink()
+                path.parent.rmdir()
+
+
+def is_refused(path: Path) -> bool:
+    """Return whether nobody listens at the socket. Raises OSError if that is unknown, or its queue is full."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
+        connecting.setblocking(False)
+        try:
+            connecting.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+    return False
 
 
 def peer_uid(accepted: socket.socket) -> int:

@@ -67,6 +67,15 @@ class Resources:
             self._last_free_bytes = self.free_bytes()
         return self._last_free_bytes
 
+    def facts(self, disk: str, resource: str) -> dict[str, object]:
+        """Return what the log says of an alarm: the measurement and its limit, in bytes, and which disk it is."""
+        if resource == MEMORY:
+            return {"used_bytes": self.used_bytes(), "limit_bytes": self.memory_limit_bytes}
+        if resource == DISK:
+            limit = max(self.disk_free_limit_bytes, self._longest_bytes)
+            return {"disk": disk, "free_bytes": self.shown_free_bytes(), "limit_bytes": limit}
+        return {}
+
     # For the committer
 
     def disk_has_room(self, unwritten_bytes: int = 0) -> bool:

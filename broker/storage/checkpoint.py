@@ -19,7 +19,7 @@ other blocks, whose segments were deleted, are dead.
 An old checkpoint is never wrong, because a dead message stays dead and attempts only grow. The first one is saved
 before the first segment: it has the salt of the segments, in case the head of one is damaged.
 
-A log that `warren copy` has begun to write has UNFINISHED in place of its checkpoint.
+A log that `warren copy` or `warren restore` has begun to write has a mark of UNFINISHED in place of its checkpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from .errors import StorageFault
 from .shared_messages import LentSharing, Sharing, little
 
 NAME = "checkpoint"
-UNFINISHED = b"warren copy\n"
+COPYING, RESTORING = b"warren copy\n", b"warren restore\n"
+UNFINISHED = (COPYING, RESTORING)
 MAGIC, VERSION = b"WARRCP", 6
 
 _HEAD = Struct("<6sBBIQIII")
@@ -159,11 +160,15 @@ def load(disk: Disk, report: list[str]) -> Checkpoint | None:
 
 
 def check_finished(data: bytes | None) -> None:
-    """Raise StorageFault for the checkpoint of a log that `warren copy` has not written to its end."""
-    if data == UNFINISHED:
+    """Raise StorageFault for the checkpoint of a log that a command has not written to its end."""
+    if data == COPYING:
         raise StorageFault(
             "`warren copy` into this store was interrupted, and it is incomplete: delete the folder or the schema,"
             " and copy again"
+        )
+    if data == RESTORING:
+        raise StorageFault(
+            "`warren restore` into this store is under way, or was interrupted, and it is incomplete: restore again"
         )
 
 

@@ -16,6 +16,7 @@ from struct import Struct
 
 from ..core.messages.journal_port import EXHAUSTED, FULL
 from . import log_records
+from .backup import Backup
 from .checkpoint import Checkpoint
 from .disk import RESERVE_BYTES, Disk
 from .index import Index
@@ -51,6 +52,7 @@ class Compaction:
     _unwritten_bytes: Callable[[], int]
 
     def __post_init__(self) -> None:
+        self.backup: Backup | None = None  # under way, which holds segments
         self.undone = False  # whether dead segments could not be deleted: without a checkpoint, or in use by others
         self.checkpoint_batch = 0  # the batch whose worker writes a checkpoint and deletes segments, or 0
         self._source: Segment | None = None
@@ -114,10 +116,19 @@ class Compaction:
         return remove
 
     def dead(self) -> list[Segment]:
-        """Return the complete segments without live messages that are not known to be used by others."""
-        now_s, used = self._reader.now_s(), self._used
-        sparse = self.index.sparse.values()
-        return [segment for segment in sparse if not segment.live and used.get(segment.number, now_s) <= now_s]
+        """Return the complete segments without live messages that are not held, nor known to be used by others."""
+        now_s, used, held = self._reader.now_s(), self._used, self.held
+        dead = [segment for segment in self.index.sparse.values() if not segment.live and segment.number > held]
+        return [segment for segment in dead if used.get(segment.number, now_s) <= now_s]
+
+    @property
+    def held(self) -> int:
+        """Segments up to this number stay."""
+        return self.backup.held if self.backup is not None else 0
+
+    def holds_dead(self) -> bool:
+        """Whether a segment could be deleted if none was held."""
+        return any(not segment.live and segment.number <= self.held for segment in self.index.sparse.values())
 
     def removed(self) -> None:
         """Note that the worker has written the checkpoint, and forget the segments that it has deleted."""
@@ -148,7 +159,9 @@ class Compaction:
         return None
 
     def _may_copy(self, segment: Segment) -> bool:
-        """Whether the segment has no long live message, and its wait after a failure or for space is over."""
+        """Whether a copy would free the segment, it has no long live message, and its wait after a failure is over."""
+        if segment.number <= self.held:
+            return False
         long = self._long.get(segment.number)
         if long is not None and self.index.place(long) >> OFFSET_BITS == segment.number:
             return False

@@ -16,7 +16,7 @@ from ..core.metadata.records import Change, Definitions, StoredQueue
 from ..core.metadata.unfinished_import import ADVICE, unfinished_import
 from ..system_errors import file_error
 from . import log_records
-from .checkpoint import UNFINISHED, Checkpoint, check_finished
+from .checkpoint import COPYING, UNFINISHED, Checkpoint, check_finished
 from .disk import Disk
 from .errors import StorageFault
 from .folder_disk import NEW_NAME, FolderDisk, UntouchedFolder
@@ -84,15 +84,17 @@ def check_free(folder: Path) -> None:
     if not folder.is_dir():
         return
     if any(entry.name not in (MOUNTED, LOCK_NAME) and not is_begun(entry) for entry in folder.iterdir()):
-        raise StorageFault(f"{folder.absolute()}: not empty; nothing was copied")
+        raise StorageFault(
+            f"{folder.absolute()}: not empty; nothing was copied: name a new folder or an empty store with --to"
+        )
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether that is the log of a copy that was interrupted as it began, with a mark or not yet."""
+    """Whether that is the log of a command that was interrupted as it began, with a mark or not yet."""
     if folder.name != "log" or not folder.is_dir():
         return False
     unmarked = {entry.name for entry in folder.iterdir()} <= {NEW_NAME}
-    return unmarked or UntouchedFolder(folder).load_checkpoint() == UNFINISHED
+    return unmarked or UntouchedFolder(folder).load_checkpoint() in UNFINISHED
 
 
 def check_source(disk: Disk, definitions: Definitions, place: str) -> Recovered:
@@ -152,7 +154,7 @@ def opened(place: str, password_file: str, schema: str, new: bool = False, untou
         disk = UntouchedFolder(folder / "log") if untouched else FolderDisk(folder / "log", True)
         if new:
             check_finished(disk.load_checkpoint())
-            disk.save_checkpoint(UNFINISHED)
+            disk.save_checkpoint(COPYING)
         metadata = SQLiteMetadata(folder / METADATA_NAME)
         try:
             yield disk, metadata
@@ -168,8 +170,8 @@ def begin(disk: Disk, metadata: Metadata, place: str) -> None:
     saved = disk.load_checkpoint()
     check_finished(saved)
     if saved is not None or disk.segments() or metadata.load().changes():
-        raise StorageFault(f"{place}: not empty; nothing was copied")
-    disk.save_checkpoint(UNFINISHED)
+        raise StorageFault(f"{place}: not empty; nothing was copied: name a new folder or an empty store with --to")
+    disk.save_checkpoint(COPYING)
 
 
 def copy_log(source: Disk, target: Disk, lengths: dict[int, int]) -> None:

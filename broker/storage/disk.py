@@ -4,11 +4,26 @@ A segment only grows at its end. Appended bytes survive a killed process once `a
 `commit` has returned, and a power cut once `sync` has. The other calls end when their effect survives both.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from ..core.messages.journal_port import IN_FLIGHT
+from .metadata import Metadata, RowsOfMoment
 
 RESERVE_BYTES = 16 << 20  # more than a journal has buffered when the disk is found full (`journal.BUFFER_LIMIT`)
+
+
+@dataclass(slots=True)
+class Moment:
+    """The contents of a store at one moment, for one thread to read. Its segments may have become longer since."""
+
+    lengths: dict[int, int]  # of the segments by number, which are not dropped before the end of the backup
+    checkpoint: bytes
+    metadata: RowsOfMoment
+    log: Disk  # another one for the same segments
+    close: Callable[[], None]  # closes both
 
 
 class Disk:
@@ -60,6 +75,14 @@ class Disk:
 
     def save_checkpoint(self, data: bytes) -> None:
         """Replace the checkpoint. After an interruption the disk has the old or the new one."""
+        raise NotImplementedError
+
+    def moment(self, lengths: dict[int, int], metadata: Metadata) -> Callable[[], Moment]:
+        """Return the function that opens what the store has now, between two batches; another thread may call it.
+
+        `lengths` are those of the segments that have been written, by number. Raises OSError, StorageFault. So does
+        the function.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

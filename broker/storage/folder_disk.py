@@ -9,13 +9,14 @@ import os
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Protocol
 
 from .checkpoint import NAME
-from .disk import RESERVE_BYTES, Disk
+from .disk import RESERVE_BYTES, Disk, Moment
+from .metadata import Metadata
 from .segment import name_of, number_of
 
 NEW_NAME = "checkpoint.new"
@@ -145,6 +146,24 @@ class FileDisk(Disk):
         self.rename(NEW_NAME, NAME)
         self.sync_folder()
 
+    def moment(self, lengths: dict[int, int], metadata: Metadata) -> Callable[[], Moment]:
+        rows, log = metadata.moment(), self.reader()
+
+        def close() -> None:
+            rows.close()
+            log.close()
+
+        try:
+            moment = Moment(lengths, self.load_checkpoint() or b"", rows, log, close)
+        except (OSError, MemoryError):
+            close()
+            raise
+        return lambda: moment
+
+    def reader(self) -> Disk:
+        """Return another object for the same segments, of which another thread may read."""
+        raise NotImplementedError
+
     def close(self) -> None:
         while self._readers:
             close_read(self._readers.popitem()[1])
@@ -226,6 +245,9 @@ class FolderDisk(FileDisk):
     def open(self, name: str, create: bool) -> File:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL if create else os.O_RDWR
         return FolderFile(self._folder / name, flags, self._durable)
+
+    def reader(self) -> Disk:
+        return UntouchedFolder(self._folder)
 
     def names(self) -> list[str]:
         return sorted(name for name in os.listdir(self._folder) if name != RESERVE_NAME)

@@ -17,8 +17,28 @@ class InUse(Exception):
 
 def lock(folder: Path) -> int:
     """Lock the folder, which is created if missing, and return the descriptor of the lock. Raises InUse, OSError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        take(descriptor, folder)
+        if is_file(descriptor, folder / NAME):
+            break
+        os.close(descriptor)  # a start that failed has removed the file meanwhile
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return descriptor
+
+
+def is_file(descriptor: int, path: Path) -> bool:
+    """Return whether the open file is still the one at the path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def take(descriptor: int, folder: Path) -> None:
+    """Lock an open file, or close it. Raises InUse, OSError."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -28,6 +48,3 @@ def lock(folder: Path) -> int:
     except OSError:
         os.close(descriptor)
         raise
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
-    return descriptor

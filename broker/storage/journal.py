@@ -27,6 +27,7 @@ from ..core.messages.journal_port import BEHIND, DISK_FULL, ROOM, ids_by_queue
 from ..core.messages.message import NO_ADDRESS, Message, read_bytes
 from ..core.messages.message_state import MessageState
 from . import log_records
+from .backup import Backup
 from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk
@@ -75,6 +76,7 @@ class Batch(port.Batch):
     metadata: Metadata
     slot: int
     written: bool = False
+    moment: Callable[[], None] | None = None
     after: Callable[[], None] | None = None
 
     def write(self) -> None:
@@ -97,6 +99,9 @@ class Batch(port.Batch):
             else:
                 self.disk.append(segment.number, self.start, self.data, self.slot)
             self.written = True
+        if self.moment is not None:
+            self.moment()
+            self.moment = None
 
     def sync(self) -> None:
         if self.data and self.syncs_log:
@@ -423,6 +428,10 @@ class Journal(port.Journal):
         outstanding = self._outstanding
         if len(outstanding) >= self.in_flight or outstanding and outstanding[-1].segment is not self._current:
             return None
+        backup = self._compaction.backup
+        if backup is not None and self.full and self._compaction.holds_dead():
+            self._end_backup(backup, "the disk is full, and the segments of the backup could not be deleted")
+        begins = backup is not None and backup.waits and not self._compaction.checkpoint_batch
         compacts = self.index.sparse and not self._settling
         if compacts:
             self._compaction.step()
@@ -432,7 +441,7 @@ class Journal(port.Journal):
         waits = (self._buffers or self._settled or self._moved or self._changes) or (
             self._counted or self._sync_due or ends_early
         )
-        if not (waits or self._vouch_due):
+        if not (waits or self._vouch_due or begins):
             return None
         salt, next_id = self._current.salt, self.next_id
         if self._counted:
@@ -485,6 +494,10 @@ class Journal(port.Journal):
         if self._changes:
             self._changes = []
         segment.length += len(data)
+        if begins and backup is not None:
+            backup.waits = False
+            batch.moment = partial(backup.take, self._lengths())
+            self.when_durable(batch.number, backup.begun)
         self._start = segment.length
         if not self.full:
             self._full_from = self._start
@@ -530,6 +543,31 @@ class Journal(port.Journal):
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.durable:
             waiting.popleft()[1]()
+
+    # Backup
+
+    @property
+    def backing_up(self) -> bool:
+        return self._compaction.backup is not None
+
+    def backup(self, begun: Callable[[], None]) -> Backup | None:
+        assert not self.backing_up, "one at a time"
+        self._compaction.backup = Backup(self.disk, self._metadata, begun, self._end_backup)
+        return self._compaction.backup
+
+    def _lengths(self) -> dict[int, int]:
+        """Return the lengths of the segments by number, but for one to which nothing was written."""
+        lengths = {segment.number: segment.length for segment in self.segments.values()}
+        if self._current.length <= log_records.SEGMENT_HEAD_BYTES:
+            lengths.pop(self._current.number, None)
+        return lengths
+
+    def _end_backup(self, backup: Backup, reason: str) -> None:
+        """End a backup, for this reason if it is not whole."""
+        backup.lost = backup.lost or reason
+        if self._compaction.backup is backup:
+            self._compaction.backup = None
+            self._sync_due = True  # so that a batch deletes what is dead
 
     def close(self) -> None:
         """Save a checkpoint, for a faster start, and close the disk. No batch may be outstanding."""

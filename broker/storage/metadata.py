@@ -35,6 +35,15 @@ TABLES: dict[type[Record], tuple[str, tuple[str, ...]]] = {
 KINDS = {kind: type_ for type_, (kind, _) in TABLES.items()}
 
 
+class RowsOfMoment(Protocol):
+    """The rows of the table at one moment, for one thread."""
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield kind and record of each row, in the order of their creation. Raises StorageFault."""
+
+    def close(self) -> None: ...
+
+
 class Metadata(Protocol):
     """The stored definitions. The loop's thread loads them, then only the workers write them."""
 
@@ -53,6 +62,9 @@ class Metadata(Protocol):
 
     def sync(self) -> None:
         """Make the applied changes survive a power cut, now or with the log. Raises OSError, which is final."""
+
+    def moment(self) -> RowsOfMoment:
+        """Return the rows as they are now. Raises StorageFault, MemoryError."""
 
     def close(self) -> None: ...
 

@@ -161,7 +161,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
 
 def check_definitions(disk: Disk, definitions: Definitions) -> None:
     """Raise StorageFault if the log has records, and the definitions that they belong to are lost."""
-    if not definitions.empty or disk.load_checkpoint() == checkpoint.UNFINISHED:  # `check_finished` refuses that
+    if not definitions.empty or disk.load_checkpoint() in checkpoint.UNFINISHED:  # `check_finished` refuses that
         return
     if max(disk.segments().values(), default=0) > log_records.SEGMENT_HEAD_BYTES:
         raise StorageFault(

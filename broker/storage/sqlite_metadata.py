@@ -23,7 +23,7 @@ from ..core.metadata.records import Change, Definitions
 from ..system_errors import file_error
 from .errors import StorageFault, Unavailable
 from .folder_disk import sync_data, sync_folder
-from .metadata import Metadata, MetadataRows, RowChange
+from .metadata import Metadata, MetadataRows, RowChange, RowsOfMoment
 
 APPLICATION_ID = 0x5752524E  # "WRRN", marks our files among SQLite files
 
@@ -180,19 +180,24 @@ class SQLiteMetadata(Metadata):
     def load(self) -> Definitions:
         """Return all records, of each class in the order of their creation. Raises StorageFault."""
         try:
-            return self._rows.definitions(self._records())
+            return self._rows.definitions(records(self._connection))
         except sqlite3.Error as error:
             raise fault(self._path, error) from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StorageFault(f"{self._path}: damaged: {error}: {RESTORE}") from error
 
-    def _records(self) -> Iterator[tuple[str, str]]:
-        """Yield kind and record of each row. Raises ValueError for a row with another checksum."""
-        query = "SELECT position, vhost, kind, key, record, crc FROM records ORDER BY position"
-        for position, vhost, kind, key, record, checksum in self._connection.execute(query):
-            if checksum != _checksum(vhost, kind, key, record):
-                raise ValueError(f"row {position} of records")
-            yield kind, record
+    def moment(self) -> RowsOfMoment:
+        """Copy the file to a temporary one, which SQLite deletes itself."""
+        try:
+            copy = sqlite3.connect("", check_same_thread=False)
+            try:
+                self._connection.backup(copy)
+            except sqlite3.Error:
+                copy.close()
+                raise
+        except sqlite3.Error as error:
+            raise StorageFault(f"{self._path}: not copied to a temporary file (TMPDIR): {error}") from error
+        return SQLiteRows(copy, self._path)
 
     def apply(self, changes: list[Change]) -> None:
         """Write all the changes, or none; to repeat this is harmless. After it, they survive a killed process.
@@ -254,6 +259,34 @@ class SQLiteMetadata(Metadata):
                 self._connection.execute("ROLLBACK")
         except (sqlite3.Error, MemoryError):
             pass
+
+
+class SQLiteRows(RowsOfMoment):
+    """The rows of a copy of the file at `path`, which the operator knows."""
+
+    def __init__(self, copy: sqlite3.Connection, path: Path) -> None:
+        self._copy = copy
+        self._path = path
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        try:
+            yield from records(self._copy)
+        except sqlite3.Error as error:
+            raise fault(self._path, error) from error
+        except ValueError as error:
+            raise StorageFault(f"{self._path}: damaged: {error}: {RESTORE}") from error
+
+    def close(self) -> None:
+        self._copy.close()
+
+
+def records(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yield kind and record of each row. Raises ValueError for a row with another checksum, and sqlite3.Error."""
+    query = "SELECT position, vhost, kind, key, record, crc FROM records ORDER BY position"
+    for position, vhost, kind, key, record, checksum in connection.execute(query):
+        if checksum != _checksum(vhost, kind, key, record):
+            raise ValueError(f"row {position} of records")
+        yield kind, record
 
 
 def _checksum(*cells: str) -> int:

@@ -2,7 +2,7 @@
 
 import ssl
 
-from warren.broker.system_errors import check_regular
+from warren.broker.system_errors import check_regular, network_error
 
 from .endpoint import Endpoint
 from .errors import LinkError
@@ -59,6 +59,6 @@ def describe_error(error: Exception) -> str:
         return "the upstream does not speak TLS at this port: it may be one for amqp://"
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, OSError) and (words := network_error(error) or error.strerror):
+        return words
     return str(error) or type(error).__name__

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warren.broker.config import HTTPListener, SSLOptions
-from warren.broker.net.listener import address_of, listen_error
+from warren.broker.net.listener import address_of, another_address, listen_error
 from warren.broker.net.tls import TLS
 from warren.broker.plugin import Child, Host, Listener, Pool, StandbyHost
 
@@ -31,7 +31,7 @@ STOP_WAIT_S = 1.0  # for the server to stop, beyond the time it allows requests 
 class HTTPApp:
     """An HTTP service: its name, its protocol in RabbitMQ's words, and a factory of its ASGI application.
 
-    `option` is how an operator chooses another address.
+    `option` of the command line chooses another address.
     `application` is called in the loop, once for each listener, after `module` was imported in a thread; imports that
     take long belong in that module.
     """
@@ -75,7 +75,10 @@ class HTTPListeners:
             try:
                 listener = await host.bind(protocol, address, at.port, self._pool, tls)
             except OSError as error:
-                place, reason, option = address_of((address, at.port)), listen_error(error, at.port), self._app.option
+                place, reason = address_of((address, at.port)), listen_error(error, at.port, search=not optional)
+                option = f"the key {self._app.service}.ssl.port"
+                if tls is None:
+                    option = another_address(self._app.option, error, address, at.port)
                 if not optional:
                     raise ValueError(f"cannot listen at {place}: {reason}; {option} chooses another address") from None
                 fields: dict[str, object] = {"service": self._app.service, "address": place}

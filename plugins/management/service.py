@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .local_api import LocalAPI
 
-OPTION = "--http HOST:PORT"
+OPTION = "--http"
 HOUR_MS = 3_600_000
 # Connections at the unix socket stay open: `warrenctl stop` waits on one until the node has stopped.
 LOCAL = HTTPListener(idle_timeout=HOUR_MS, shutdown_timeout=1_000, max_keepalive=1 << 30)

@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import mimetypes
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.responses import RedirectResponse, Response
+import msgspec
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from .. import web
 from ..http.asgi import GZIP_FROM, Application, Incoming, compress_now
@@ -16,7 +18,15 @@ from .framework.state import ManagementState
 
 FOLDER = Path(__file__).with_name("ui")
 SHARED = "web"  # the path of the files that reports use as well
+DOCUMENTS = "docs"
+TITLES = f"{DOCUMENTS}/titles.json"  # the titles of the documents by name
 INDEX = "index.html"
+# RabbitMQ until 4.2 had its script rabbitmqadmin there.
+ADMIN_FOLDER = "cli/"
+ADMIN = (
+    "rabbitmqadmin is a program of its own, which works with this broker: https://www.rabbitmq.com/docs/management-cli"
+    " says where to download it. warrenctl is installed with the broker.\n"
+)
 # Nothing but the files of this folder and the API of this node: no inline scripts or styles.
 CONTENT_SECURITY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -43,16 +53,28 @@ class StoredFile:
     digest: str
 
 
-def _stored(path: Path) -> StoredFile:
-    content = path.read_bytes()
+def _stored(name: str, content: bytes) -> StoredFile:
     compressed = compress_now([content]) if len(content) >= GZIP_FROM else None
-    return StoredFile(mimetypes.guess_type(path.name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
+    return StoredFile(mimetypes.guess_type(name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
+
+
+def documents() -> Path:
+    """Return the folder of the documents: that of the checkout, or that of an installation."""
+    checkout = Path(__file__).resolve().parents[2] / "docs"
+    return checkout if checkout.is_dir() else Path(sysconfig.get_path("data"), "share", "doc", "warrenmq")
 
 
 def read_files() -> dict[str, StoredFile]:
-    """Return the files by path, such as `core/api.js` or `web/table.js`; the path "" is the index."""
-    files = {path.relative_to(FOLDER).as_posix(): _stored(path) for path in FOLDER.rglob("*") if path.is_file()}
-    files |= {f"{SHARED}/{path.name}": _stored(path) for path in web.files()}
+    """Return the files by path, such as `core/api.js`, `web/table.js` or `docs/start.md`; the path "" is the index."""
+    paths = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.is_file()}
+    paths |= {f"{SHARED}/{path.name}": path for path in web.files()}
+    folder = documents()
+    pages = sorted(folder.glob("*.md"))
+    for path in (*pages, *folder.glob("images/*.svg")):
+        paths[f"{DOCUMENTS}/{path.relative_to(folder).as_posix()}"] = path
+    files = {name: _stored(path.name, path.read_bytes()) for name, path in paths.items()}
+    titles = {page.stem: page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in pages}
+    files[TITLES] = _stored(TITLES, msgspec.json.encode(titles))
     return {"": files[INDEX], **files}
 
 
@@ -93,8 +115,11 @@ class UIFiles(Application):
             return RedirectResponse(f"{self._prefix}/")
         if self._files is None:
             self._files = await asyncio.to_thread(read_files)
-        file = self._files.get(path.removeprefix(f"{self._prefix}/"))
-        return Response(status_code=404) if file is None else self._file_response(file, incoming)
+        name = path.removeprefix(f"{self._prefix}/")
+        file = self._files.get(name)
+        if file is None:
+            return PlainTextResponse(ADMIN, 404) if name.startswith(ADMIN_FOLDER) else Response(status_code=404)
+        return self._file_response(file, incoming)
 
     def _file_response(self, file: StoredFile, incoming: Incoming) -> Response:
         """Return the file, compressed if the listener and the client allow that, or 304 if the client has it.

@@ -15,7 +15,7 @@ from .state import MetricsState
 if TYPE_CHECKING:
     from ..http.asgi import Application
 
-OPTION = "the key prometheus.tcp.port"
+OPTION = "--metrics"
 APPLICATION = f"{__package__}.endpoint"  # imports the libraries, which takes a while
 
 

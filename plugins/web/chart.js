@@ -9,9 +9,12 @@ const HEIGHT = 180;
 const LABEL_WIDTH = 56; // of a time
 const CHARACTER_WIDTH = 7; // of a label, at most on average
 const COLOURS = 11; // --series-0 to --series-10 in the style sheet
+const ALONE_S = 60; // the time that a chart with one sample shows
 
 const powers = (count, first = 1) => Array.from({ length: count }, (_, power) => first * 2 ** power);
 
+/** The steps of an axis of counts, which have no fractions. */
+export const COUNT_STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** power)).flat();
 /** The steps of an axis of bytes. */
 export const BYTE_STEPS = powers(60);
 /** The steps of an axis of seconds: multiples of minutes and hours rather than of a hundred seconds. */
@@ -52,9 +55,9 @@ export class Chart {
   /**
    * @param {string} title
    * @param {Array<string>} labels of the lines
-   * @param {{format: (value: number) => string, steps?: number[], timeZone?: string, gaps?: boolean, stored?: boolean,
-   *   label?: (text) => Node|string}} options `steps` of the axis of values; `timeZone` is the reader's unless given; lines
-   *   have `gaps` where values are null; hidden lines are `stored` as a preference; `label` makes the element of a label
+   * @param {{format: (value: number) => string, steps?: number[], gaps?: boolean, stored?: boolean,
+   *   label?: (text) => Node|string}} options `steps` of the axis of values; lines have `gaps` where values are null; hidden
+   *   lines are `stored` as a preference; `label` makes the element of a label
    */
   constructor(title, labels, options) {
     this.#options = { stored: true, label: (text) => text, ...options };
@@ -62,8 +65,8 @@ export class Chart {
     this.drawing = h("div.drawing", { role: "img", "aria-label": title });
     this.#lines = labels.map((label, at) => this.#line(label, at));
     this.nothing = h("p.empty", {}, "nothing yet");
-    this.element = h("figure.chart", {}, h("figcaption", {}, title), this.nothing, this.drawing,
-      h("ul.legend", {}, this.#lines.map((line) => line.entry)));
+    this.legend = h("ul.legend", {}, this.#lines.map((line) => line.entry));
+    this.element = h("figure.chart", {}, h("figcaption", {}, title), this.nothing, this.drawing, this.legend);
     charts.set(this.element, this);
     new ResizeObserver(() => this.#resize()).observe(this.drawing);
   }
@@ -71,7 +74,7 @@ export class Chart {
   /** A line with its entry in the legend; `text` is shown while the cursor is elsewhere. */
   #line(label, at) {
     const { stored } = this.#options;
-    const line = { label, at, text: "", value: h("b"), shown: stored ? preference(`chart.${this.title}.${label}`, true) : true };
+    const line = { label, at, text: "", isQuiet: false, value: h("b"), shown: stored ? preference(`chart.${this.title}.${label}`, true) : true };
     line.button = h("button", { "aria-pressed": String(line.shown), title: "show or hide", onclick: () => {
       line.shown = !line.shown;
       if (stored) prefer(`chart.${this.title}.${label}`, line.shown);
@@ -91,15 +94,27 @@ export class Chart {
     this.#data = data;
     for (const line of this.#lines) {
       line.text = texts[line.at] ?? "";
+      line.isQuiet = data[line.at + 1].every((value) => !value);
+      line.entry.classList.toggle("quiet", line.isQuiet);
       fill(line.value, line.text);
       show(line.entry, texts[line.at] !== undefined);
     }
+    this.#orderLegend();
     const values = this.#lines.map((line) => `${line.label} ${line.text || "unknown"}`).join(", ");
     this.drawing.setAttribute("aria-label", `${this.title}: ${values}`);
     show(this.nothing, data[0].length === 0);
     show(this.drawing, data[0].length > 0);
     if (this.#plot !== null) this.#plot.setData(data);
     else if (this.drawing.clientWidth) this.#plot = new window.uPlot(this.#plotOptions(), data, this.drawing);
+  }
+
+  /** Put lines that are zero all the time after the others; an entry with the focus keeps it. */
+  #orderLegend() {
+    const ordered = [...this.#lines].sort((one, other) => one.isQuiet - other.isQuiet || one.at - other.at).map((line) => line.entry);
+    if (ordered.every((entry, at) => entry === this.legend.children[at])) return;
+    const focused = document.activeElement;
+    this.legend.append(...ordered);
+    if (this.legend.contains(focused)) focused.focus();
   }
 
   redraw() {
@@ -118,7 +133,7 @@ export class Chart {
   /** Show the values at a place of the time axis, or the texts of the legend if it is null. */
   #showAt(place) {
     const [times] = this.#data;
-    const at = typeof place === "number" && place < times.length ? ` at ${axisTime(times[place], 0, this.#options.timeZone)}` : null;
+    const at = typeof place === "number" && place < times.length ? ` at ${axisTime(times[place], 0)}` : null;
     for (const line of this.#lines) {
       const value = this.#data[line.at + 1][place] ?? null;
       fill(line.value, at === null ? line.text : `${value === null ? "none" : this.#options.format(value)}${at}`);
@@ -126,20 +141,25 @@ export class Chart {
   }
 
   #plotOptions() {
-    const { format, steps, timeZone, gaps } = this.#options;
+    const { format, steps, gaps } = this.#options;
     const axis = { stroke: colour("--text"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } };
+    const colours = Array.from({ length: COLOURS }, (_, at) => colour(`--series-${at}`));
+    const quiet = colour("--series-quiet");
     return {
       width: this.drawing.clientWidth, height: HEIGHT, padding: [12, LABEL_WIDTH / 2, null, null],
-      tzDate: (at) => (timeZone ? window.uPlot.tzDate(new Date(at * 1000), timeZone) : new Date(at * 1000)),
+      tzDate: (at) => window.uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       legend: { show: false }, cursor: { y: false, drag: { setScale: false } },
       hooks: { setCursor: [(plot) => this.#showAt(plot.cursor.idx)] },
-      scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0) * 1.05, Math.max(0, high ?? 0) * 1.05 || 1] } },
+      scales: {
+        x: { range: (_, first, last) => (this.#data[0].length === 1 ? [first - ALONE_S, first] : [first, last]) },
+        y: { range: (_, low, high) => [Math.min(0, low ?? 0) * 1.05, Math.max(0, high ?? 0) * 1.05 || 1] },
+      },
       axes: [
-        { ...axis, space: LABEL_WIDTH + 20, size: 32, values: (_, times) => times.map((at) => axisTime(at, times[1] - times[0], timeZone)) },
+        { ...axis, space: LABEL_WIDTH + 20, size: 32, values: (_, times) => times.map((at) => axisTime(at, times[1] - times[0])) },
         { ...axis, size: widthOfLabels, values: (_, values) => values.map((value) => format(value)), ...(steps && { incrs: steps }) },
       ],
       series: [{}, ...this.#lines.map((line) => ({
-        stroke: colour(`--series-${line.at % COLOURS}`), width: 2, show: line.shown, spanGaps: !gaps,
+        stroke: () => (line.isQuiet ? quiet : colours[line.at % COLOURS]), width: 2, show: line.shown, spanGaps: !gaps,
         points: { show: gaps && this.#data[0].length < 3, size: 5 },
       }))],
     };

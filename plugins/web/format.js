@@ -1,10 +1,9 @@
-/** Texts of numbers, sizes, rates, durations and times. Unknown values are empty texts. */
+/** Texts of numbers, sizes, rates, durations and times. Unknown values are empty texts; times are in UTC, with 24 hours. */
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 const fine = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
@@ -62,24 +61,24 @@ export function duration(seconds) {
 /** An age in whole seconds, of which 0 is less than an interval of the statistics. */
 export const age = (seconds) => (seconds === 0 ? "a few seconds" : duration(seconds));
 
-/** A point in time in the reader's zone; given as a number of milliseconds, an ISO text, or RabbitMQ's local text. */
+/** A point in time, `2026-11-24 09:05:07`; given as a number of milliseconds or an ISO text. */
 export function time(value) {
   if (value === null || value === undefined || value === "") return "";
   const date = new Date(value);
-  return Number.isNaN(date.getTime()) ? String(value) : moment.format(date);
+  return Number.isNaN(date.getTime()) ? String(value) : date.toISOString().slice(0, 19).replace("T", " ");
 }
 
-/** The time of day in the reader's zone. */
-export const clock = (value) => new Date(value).toLocaleTimeString();
+/** The time of day, `09:05:07`. */
+export const clock = (value) => time(value).slice(11);
 
 /**
  * A time in seconds as the time of day, with seconds if the times of the axis are less than a minute apart, or as a day if
- * they are days apart. The time zone is the reader's unless given.
+ * they are days apart.
  */
-export function axisTime(at, step, timeZone) {
-  const day = { day: "2-digit", month: "short" };
-  const time = { hour: "2-digit", minute: "2-digit", second: step < 60 ? "2-digit" : undefined, hourCycle: "h23" };
-  return new Date(at * 1000).toLocaleString([], { timeZone, ...(step < 86400 ? time : day) });
+export function axisTime(at, step) {
+  const date = new Date(at * 1000);
+  if (step >= 86400) return date.toLocaleString([], { timeZone: "UTC", day: "2-digit", month: "short" });
+  return clock(date).slice(0, step < 60 ? 8 : 5);
 }
 
 /** A share of 1 as a percentage. */

@@ -11,13 +11,14 @@ import { preference, prefer } from "./preferences.js";
 
 const SIZES = [50, 100, 250, 500];
 const FILTER_MS = 250; // after the last key
+const MOST = 500; // rows of a request
 
 /**
  * A column. `cell` returns text or nodes. `sort` is the field the list is sorted by, with dots for parts; columns without
  * it cannot be sorted by. `number` aligns right. `shown: false` hides it until it is chosen. `always` cannot be hidden.
- * `wide` is left out on a phone.
+ * `wide` is left out on a phone. `sparse` is left out while its cells are empty on the whole page.
  * @typedef {{id: string, title: string, cell: (item) => any, sort?: string, number?: boolean, shown?: boolean,
- *   always?: boolean, wide?: boolean, help?: string}} Column
+ *   always?: boolean, wide?: boolean, sparse?: boolean, help?: string}} Column
  */
 
 /** The number of shown rows and of all rows: `Displaying 50 of 1,200`. */
@@ -33,6 +34,7 @@ export class Table {
   #options;
   #rows = new Map();
   #selected = new Map();
+  #isAllChosen = false; // the rows of other pages, too: they stay chosen while another page is shown
   #state;
   #last = { items: [], total: 0, filtered: 0, pages: 1 };
 
@@ -44,7 +46,7 @@ export class Table {
    * @param {(item) => string|string[]} options.key the identity of an item: a name, or several that are one together
    * @param {(query, signal) => Promise<{items, total, filtered, pages}>} options.load `paged(path)` or `whole(load)`
    * @param {Array<{label, run: (items) => Promise, danger?: boolean}>} [options.actions] for chosen rows
-   * @param {string} [options.empty] the text of an empty list
+   * @param {string|(() => Node|Array|string)} [options.empty] what an empty list says; a function makes it with each refresh
    * @param {boolean} [options.small] no filter, pages or stored state: a list within a page
    * @param {Object} [options.state] the filter, sorting and page to begin with
    * @param {string} [options.filtered] the text that the filter compares: "name"
@@ -68,8 +70,9 @@ export class Table {
     this.table = h("table", { "aria-label": label }, this.head, this.body);
     this.summary = h("span.summary", { role: "status" });
     this.pages = h("nav.pages", { "aria-label": `${label}: pages` });
-    this.empty = h("p.empty", { hidden: true }, this.#options.empty);
-    this.bar = h("div.actions", { hidden: true }, h("span", {}), actions.map((action) => h(
+    this.empty = h("p.empty", { hidden: true });
+    this.more = h("button.quick", { hidden: true, onclick: () => this.#chooseAll() });
+    this.bar = h("div.actions", { hidden: true }, h("span", {}), this.more, actions.map((action) => h(
       action.danger ? "button.danger" : "button", { onclick: () => this.#act(action) }, action.label)));
     this.element = h(small ? "div" : "section.list", {}, small ? null : this.#tools(), this.bar,
       h("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, this.table), this.empty, small ? null : this.pages);
@@ -84,6 +87,7 @@ export class Table {
     const pattern = h("input", { type: "checkbox", checked: this.#state.use_regex });
     const changed = () => {
       Object.assign(this.#state, { name: this.filter.value, use_regex: pattern.checked, page: 1 });
+      this.#chooseNone();
       this.#changed();
     };
     this.filter.addEventListener("input", () => {
@@ -132,6 +136,7 @@ export class Table {
     });
     if (this.#selectable) {
       this.all = h("input", { type: "checkbox", "aria-label": "Choose all rows of this page", onchange: () => {
+        if (this.#isAllChosen) this.#chooseNone();
         for (const row of this.#rows.values()) {
           row.box.checked = this.all.checked;
           this.#choose(row);
@@ -160,10 +165,15 @@ export class Table {
     this.refresh();
   }
 
+  get #query() {
+    const { name, use_regex, sort, sort_reverse, page, page_size } = this.#state;
+    return { page, page_size, name, use_regex: use_regex ? "true" : "", sort, sort_reverse: sort_reverse ? "true" : "" };
+  }
+
   /** Load the page of the list that is chosen now, and show it. */
   async refresh(signal) {
-    const { name, use_regex, sort, sort_reverse, page, page_size } = this.#state;
-    const query = { page, page_size, name, use_regex: use_regex ? "true" : "", sort, sort_reverse: sort_reverse ? "true" : "" };
+    const query = this.#query;
+    const { page } = query;
     try {
       this.#last = await this.#options.load(query, signal);
     } catch (error) {
@@ -178,12 +188,13 @@ export class Table {
   draw() {
     const { key } = this.#options;
     const { items, total, filtered } = this.#last;
-    const listed = new Map(items.map((item) => [JSON.stringify(key(item)), item]));
+    const idOf = (item) => JSON.stringify(key(item));
+    const listed = new Map(items.map((item) => [idOf(item), item]));
     for (const [id, row] of this.#rows) {
       if (!listed.has(id)) {
         row.element.remove();
         this.#rows.delete(id);
-        this.#selected.delete(id);
+        if (!this.#isAllChosen) this.#selected.delete(id);
       }
     }
     let before = null;
@@ -191,16 +202,40 @@ export class Table {
       const row = this.#rows.get(id) ?? this.#addRow(id, [key(item)].flat().join("/"));
       row.item = item;
       if (this.#selected.has(id)) this.#selected.set(id, item);
+      if (row.box) row.box.checked = this.#selected.has(id);
       this.#columns.forEach((column, at) => fill(row.cells[at], column.cell(item)));
       const expected = before ? before.nextSibling : this.body.firstChild;
       if (row.element !== expected) this.body.insertBefore(row.element, expected);
       before = row.element;
     }
+    this.#hideSparse(items.length > 0);
+    fill(this.empty, this.#emptyText());
     show(this.empty, items.length === 0);
     show(this.table, items.length > 0);
     fill(this.summary, displayed(items.length, filtered, total));
     this.#drawBar();
     if (!this.#options.small) this.#drawPages();
+  }
+
+  #emptyText() {
+    const { empty, label } = this.#options;
+    if (!this.#state.name || this.#last.total === 0) return typeof empty === "function" ? empty() : empty;
+    return [`no ${label.toLowerCase()} match the filter `, h("button.quick", { onclick: () => {
+      this.filter.value = "";
+      this.filter.dispatchEvent(new Event("input"));
+      this.filter.focus();
+    } }, "Clear the filter")];
+  }
+
+  /** Hide the sparse columns that have no text in any row. */
+  #hideSparse(isListed) {
+    if (!isListed) return;
+    this.#columns.forEach((column, at) => {
+      if (!column.sparse) return;
+      const cells = [...this.#rows.values()].map((row) => row.cells[at]);
+      const isEmpty = cells.every((cell) => cell.textContent === "");
+      for (const cell of [this.head.querySelector(`.column-${column.id}`), ...cells]) show(cell, !isEmpty);
+    });
   }
 
   #addRow(id, name) {
@@ -220,7 +255,7 @@ export class Table {
   #redraw() {
     this.#rows.clear();
     this.body.replaceChildren();
-    this.#selected.clear();
+    this.#chooseNone();
     this.#drawHead();
     this.draw();
   }
@@ -230,11 +265,43 @@ export class Table {
     else this.#selected.delete(row.id);
   }
 
+  /** Choose the rows of all pages that the filter shows. */
+  async #chooseAll() {
+    const query = { ...this.#query, page_size: MOST };
+    this.more.disabled = true;
+    try {
+      const chosen = new Map();
+      for (let page = 1, pages = 1; page <= pages; page += 1) {
+        const answer = await this.#options.load({ ...query, page });
+        pages = answer.pages;
+        for (const item of answer.items) chosen.set(JSON.stringify(this.#options.key(item)), item);
+      }
+      if (query.name !== this.#state.name || this.bar.hidden) return; // the reader has gone on meanwhile
+      this.#selected = chosen;
+      this.#isAllChosen = true;
+      this.draw();
+    } catch (error) {
+      fill(this.summary, error.message);
+    } finally {
+      this.more.disabled = false;
+    }
+  }
+
+  #chooseNone() {
+    this.#selected.clear();
+    this.#isAllChosen = false;
+  }
+
   #drawBar() {
     const number = this.#selected.size;
+    if (number === 0) this.#isAllChosen = false;
+    const { filtered } = this.#last;
+    const isPageChosen = number > 0 && [...this.#rows.keys()].every((id) => this.#selected.has(id));
     show(this.bar, number > 0);
     fill(this.bar.firstChild, `${count(number)} chosen`);
-    if (this.all) this.all.checked = number > 0 && number === this.#rows.size;
+    show(this.more, isPageChosen && !this.#isAllChosen && filtered > number);
+    fill(this.more, `Choose all ${count(filtered)}`);
+    if (this.all) this.all.checked = isPageChosen;
   }
 
   async #act(action) {

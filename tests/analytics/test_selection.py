@@ -149,7 +149,10 @@ def test_a_master_has_one_of_the_forms_that_spark_knows(name: str, fits: bool) -
 def test_the_folders_are_looked_at_before_spark_starts(tmp_path: Path) -> None:
     folder = tmp_path / "none"
     refused = run("analyze", "--input", str(folder), "--output", str(tmp_path / "report"))
-    assert (refused.returncode, refused.stderr) == (66, f"warren analyze: {folder}: no such folder\n")
+    assert (refused.returncode, refused.stderr) == (
+        66,
+        f"warren analyze: {folder}: no such folder: name that of an export with --input\n",
+    )
 
 
 def test_a_spark_that_does_not_start_is_told_with_the_options_that_decide_it(tmp_path: Path) -> None:

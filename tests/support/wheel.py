@@ -22,6 +22,7 @@ def build_archive(folder: Path) -> Path:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, ignore=LEFT_OUT)
     shutil.copytree(ROOT / "warren", source / "warren", symlinks=True, ignore=LEFT_OUT)
+    shutil.copytree(ROOT / "docs", source / "docs")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(folder)]

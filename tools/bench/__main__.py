@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.support.broker_process import NotStarted
 
 from . import churn, latency, memory, report
+from .backups import backups
 from .bindings import MANY, bindings
 from .churn import Figure
 from .client import Connection, LoadFailed
@@ -37,6 +38,10 @@ def main() -> int:
             _measure_latency(options)
         elif options.churn:
             _measure_churn(options)
+        elif options.backup:
+            print(report.machine() + "\n")
+            figures = backups(options.rounds, options.seconds, options.warmup)
+            report.print_demands(("warren", demand) for demand in figures)
         elif options.confirms:
             _measure_confirms(options)
         else:
@@ -73,6 +78,7 @@ def _options() -> argparse.Namespace:
         "--churn", nargs="?", const=",".join(churn.PARTS), metavar="PARTS",
         help=f"connections and objects that come and go, and many of them: some of {','.join(churn.PARTS)}",
     )  # fmt: skip
+    mode.add_argument("--backup", action="store_true", help="the share of load D that is left during backups")
     mode.add_argument("--confirms", action="store_true", help="the latency of confirms of persistent messages")
     mode.add_argument("--latency", action="store_true", help="latency at fixed rates, beside idle connections")
     mode.add_argument("--self", action="store_true", help="what the load generator can do, against a sink")

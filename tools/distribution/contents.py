@@ -48,15 +48,23 @@ def package_files() -> set[str]:
     return {"warren/__init__.py", *own, *(f"warren/{module}" for module in modules()), *ui, *OTHERS}
 
 
+def documents() -> set[str]:
+    """The documents and their drawings, relative to the root."""
+    folder = ROOT / "docs"
+    return {path.relative_to(ROOT).as_posix() for path in (*folder.glob("*.md"), *folder.glob("images/*.svg"))}
+
+
 def expected_archive() -> set[str]:
     files = {*package_files(), *BUILD, *(f"warrenmq.egg-info/{name}" for name in EGG_INFO)}
-    files |= {f"warren/broker/system/man/{page}" for page in PAGES}
+    files |= {f"warren/broker/system/man/{page}" for page in PAGES} | documents()
     return {f"{NAME}/{name}" for name in files}
 
 
 def expected_wheel() -> set[str]:
     files = package_files() | {f"{NAME}.dist-info/{name}" for name in METADATA}
-    return files | {f"{NAME}.data/data/share/man/man{page[-1]}/{page}" for page in PAGES}
+    shared = f"{NAME}.data/data/share"
+    files |= {f"{shared}/doc/warrenmq/{path.removeprefix('docs/')}" for path in documents()}
+    return files | {f"{shared}/man/man{page[-1]}/{page}" for page in PAGES}
 
 
 def archive_files(archive: Path) -> set[str]:

@@ -7,11 +7,12 @@ import asyncio
 import inspect
 import json
 import os
+import signal
 import stat
 import sys
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from typing import Any, cast
+from urllib.parse import quote
 
 from warren.broker.core.queues.queue_settings import NONE
 from warren.broker.core.queues.x_death import EXPIRED
@@ -20,11 +21,14 @@ from warren.broker.plugin import AMQPError, Host, OperatorError, Queue, Service
 from warren.broker.session.connection import Connection
 
 from .clock import MovableClock
-from .slow_network import SlowSocket, SlowTransport
+from .slow_network import SlowTransport, matches
+from .slow_socket import SlowSocket
 
 LINE_BYTES = 1 << 16
 TOO_LONG = b"a line that is too long\n"
 NO_SPACE_BYTES = 1 << 63  # a limit of free space that no disk has
+# Clients get 0.2 s to answer connection.close: one that shares a thread with the tests cannot.
+STOP_LOOKS, STOP_LOOK_S = 40, 0.005
 TURNS = 1000  # of the loop, in which dead letters are routed at the latest
 EVERYTHING = ".*"
 
@@ -37,12 +41,14 @@ class ControlService(Service):
         self._parent = parent
         self._watched: int | None = None  # its descriptor
         self._memory_bytes = self._disk_bytes = 0  # the limits without an alarm
+        self.abandoned = False  # the broker ended with its input or its parent, which have not stopped it
+        self._stopping = False
         controls = (
-            *(self.add_vhost, self.delete_vhost, self.drop_connections, self.delay, self.refuse, self.accept),
-            *(self.block, self.unblock, self.fill_disk, self.free_disk, self.expire_now, self.advance, self.reset),
+            *(self.add_vhost, self.delete_vhost, self.cluster_name, self.drop_connections, self.delay, self.refuse),
+            *(self.accept, self.partition, self.heal, self.block, self.unblock, self.fill_disk, self.free_disk),
+            *(self.expire_now, self.advance, self.reset, self.stop_broker, self.shut_down),
         )
         self._controls: dict[str, Callable[..., Any]] = {control.__name__: control for control in controls}
-        self._controls["stop"] = self.stop_broker
 
     async def start(self, host: Host) -> None:
         """Raises OSError, ValueError if the input is neither a pipe nor a terminal."""
@@ -54,6 +60,7 @@ class ControlService(Service):
         self._disk_bytes = host.resources.disk_free_limit_bytes
         if self._parent is not None and hasattr(os, "pidfd_open"):
             self._watch(self._parent)
+        self._loop.add_signal_handler(signal.SIGTERM, self._terminate)
         reader = asyncio.StreamReader(LINE_BYTES)
         await self._loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         write_line(self._facts())
@@ -70,11 +77,11 @@ class ControlService(Service):
         try:
             self._watched = os.pidfd_open(parent)
         except ProcessLookupError:
-            self._loop.call_soon(self.stop_broker)
+            self._loop.call_soon(self._end)
         except OSError:
             return  # of a system that cannot; the end of the pipe remains
         else:
-            self._loop.add_reader(self._watched, self.stop_broker)
+            self._loop.add_reader(self._watched, self._end)
 
     def _facts(self) -> dict[str, object]:
         """Return the addresses, as `Broker` has them."""
@@ -83,7 +90,8 @@ class ControlService(Service):
         user, password = config.default_user, config.initial_password or ""
         facts: dict[str, object] = {"host": "", "port": 0, "http_url": "", "url": ""}
         if amqp is not None:
-            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{user}:{password}@{amqp[0]}:{amqp[1]}/"}
+            login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+            facts |= {"host": amqp[0], "port": amqp[1], "url": f"amqp://{login}@{amqp[0]}:{amqp[1]}/"}
         if http is not None:
             facts["http_url"] = f"http://{http[0]}:{http[1]}"
         return {**facts, "user": user, "password": password, "pid": os.getpid()}
@@ -95,7 +103,14 @@ class ControlService(Service):
         """Serve one control after the other. The end of the input, or of who reads the output, ends the broker."""
         try:
             while line := await self._read_line(reader):
+                await asyncio.sleep(0)  # a SIGTERM from before the line is handled before it
+                if self._stopping:
+                    break  # no answer: the end of the output is one
                 write_line(await self._answer(line))
+            self._end()
+        except OSError:
+            self._end()
+            raise
         finally:
             self.stop_broker()
 
@@ -125,6 +140,9 @@ class ControlService(Service):
     # Virtual hosts
 
     def add_vhost(self, name: str) -> None:
+        """Add a virtual host, unless there is one of this name."""
+        if name in self._host.node.vhosts:
+            return
         with self._host.acting(INTERNAL):
             self._host.node.add_vhost(name)
             self._host.node.users.set_permission(self._host.config.default_user, name, *[EVERYTHING] * 3)
@@ -134,6 +152,10 @@ class ControlService(Service):
         if name in self._host.node.vhosts:
             with self._host.acting(INTERNAL):
                 self._host.node.delete_vhost(name)
+
+    def cluster_name(self) -> str:
+        """Return the name by which links of this broker introduce themselves."""
+        return self._host.node.cluster_name
 
     # Faults
 
@@ -153,6 +175,18 @@ class ControlService(Service):
     async def accept(self) -> None:
         if not await self._host.control.resume_listeners():
             raise OperatorError("the broker cannot listen again; its log has the reason")
+
+    def partition(self, pattern: str = "*") -> None:
+        SlowTransport.partitions.add(pattern)
+        for connection in self._host.connections():
+            if isinstance(connection.transport, SlowTransport):
+                connection.transport.join_partitions()
+
+    def heal(self, pattern: str | None = None) -> None:
+        """End this partition, or all of them without a pattern."""
+        for partition in list(SlowTransport.partitions) if pattern is None else [pattern]:
+            SlowTransport.partitions.discard(partition)
+            SlowSocket.heal(partition)
 
     def block(self) -> None:
         self._host.resources.set_vm_memory_high_watermark(0)
@@ -185,17 +219,38 @@ class ControlService(Service):
 
     async def reset(self) -> None:
         self.delay(0)
+        self.heal()
         self.unblock()
         self.free_disk()
         await self.accept()
         cast(MovableClock, self._host.node.clock).reset_timestamps()
 
+    async def shut_down(self) -> None:
+        """End the broker as an operator does: clients get connection.close, and some time to answer it."""
+        self._host.control.suspend_listeners()
+        self._host.close_connections(is_open, "broker forced connection closure with reason 'shutdown'")
+        for _ in range(STOP_LOOKS):
+            if not any(map(is_from_outside, self._host.connections())):
+                break
+            await asyncio.sleep(STOP_LOOK_S)
+        self.stop_broker()
+
     def stop_broker(self) -> None:
         """End the broker at once, without waiting for clients."""
+        self._stopping = True
         if self._watched is not None:
             self._loop.remove_reader(self._watched)
         cut(self._host.connections())
         self._host.control.stop()
+
+    def _terminate(self) -> None:
+        self._stopping = True
+        self._host.control.stop()
+
+    def _end(self) -> None:
+        """End the broker with its input or its parent."""
+        self.abandoned = self.abandoned or not self._stopping
+        self.stop_broker()
 
     def _queue(self, vhost: str, queue: str) -> Queue:
         there = self._host.node.vhosts.get(vhost)
@@ -206,20 +261,17 @@ class ControlService(Service):
 
 def is_open(connection: Connection) -> bool:
     """Whether a client from outside has opened a connection, and it is not being closed."""
-    return connection.vhost is not None and connection.peer.internal_user is None
+    return connection.vhost is not None and is_from_outside(connection)
+
+
+def is_from_outside(connection: Connection) -> bool:
+    return connection.peer.internal_user is None
 
 
 def cut(connections: Iterable[Connection]) -> None:
     """Close the sockets of connections without a close method."""
     for connection in connections:
         cast(SlowTransport, connection.transport).abort()
-
-
-def matches(connection: Connection, pattern: str) -> bool:
-    """Whether the user, the name or the client-provided name of a connection matches a pattern of the shell."""
-    given = connection.client_properties.text("connection_name")
-    names = (connection.login_name, connection.name, given)
-    return any(name is not None and fnmatchcase(name, pattern) for name in names)
 
 
 def is_pipe(mode: int) -> bool:

@@ -1,4 +1,4 @@
-"""The fixtures of pytest: a broker for the session, and a virtual host for each test.
+"""The fixtures of pytest: a broker for the session, virtual hosts for each test, and several brokers that federate.
 
 pytest imports this module in every run, so it imports nothing but pytest; the rest is imported by the first test that
 uses a fixture.
@@ -6,21 +6,27 @@ uses a fixture.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator
-from itertools import count
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from .broker import Broker, VHost
+    from .broker import Broker
+    from .foreign import ForeignBroker
+    from .vhost import VHost
 
-NAME_CHARACTERS = 60  # of a test's name in the name of its virtual host
-NUMBERS = count(1)  # of virtual hosts
-# The running broker, and the length of its log when the test began
-RUNNING = pytest.StashKey["Broker"]()
-LOG_START = pytest.StashKey[int]()
+URL_OPTION, HTTP_URL_OPTION = "--amqp-url", "--amqp-http-url"
+# The brokers of the fixtures while they last, and the lengths of their logs when the test began
+RUNNING = pytest.StashKey[list["Broker | ForeignBroker"]]()
+LOG_STARTS = pytest.StashKey[list[int]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("amqp", "the broker of the AMQP fixtures")
+    group.addoption(URL_OPTION, default="", metavar="URL", help="use this broker, such as RabbitMQ, and start none")
+    group.addoption(HTTP_URL_OPTION, default="", metavar="URL", help="its HTTP API; default: port 15672 of its host")
 
 
 @pytest.fixture(scope="session")
@@ -30,27 +36,29 @@ def amqp_broker_config() -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
-def amqp_broker(request: pytest.FixtureRequest, amqp_broker_config: dict[str, object]) -> Iterator[Broker]:
+def amqp_broker(
+    request: pytest.FixtureRequest, amqp_broker_config: dict[str, object]
+) -> Iterator[Broker | ForeignBroker]:
     """A broker in a process of its own: one for the session, and with pytest-xdist one for each worker.
 
-    Its faults are undone after each test. If a test has ended it, the next test gets a new one at the same address.
+    Its faults are undone after each test. If it is down then, it is started at the same address. With --amqp-url it is
+    the broker there, and what that cannot do skips the test.
     """
-    from .broker import Broker
+    from .broker import open_broker
 
-    with Broker(amqp_broker_config) as broker:
-        request.config.stash[RUNNING] = broker
+    option = request.config.getoption
+    with open_broker(amqp_broker_config, option(URL_OPTION), option(HTTP_URL_OPTION)) as broker:
+        running = request.config.stash[RUNNING] = [broker]
         yield broker
-        del request.config.stash[RUNNING]
+        running.clear()
 
 
 @pytest.fixture
 def amqp_vhost(request: pytest.FixtureRequest, amqp_broker: Broker) -> Iterator[VHost]:
-    """A virtual host for this test, which is deleted after it. Its name is that of the test, and a number.
+    """A virtual host for this test, which is deleted after it. Its name is that of the test, and a number."""
+    from .vhost import vhost_name
 
-    The names differ, so that clients that an earlier test has left behind do not connect to it again.
-    """
-    test = re.sub(r"[^\w.-]+", "-", request.node.name)[:NAME_CHARACTERS].strip("-")
-    with amqp_broker.vhost(f"{test}-{next(NUMBERS)}") as vhost:
+    with amqp_broker.vhost(vhost_name(request.node.name)) as vhost:
         yield vhost
 
 
@@ -60,43 +68,92 @@ def amqp_url(amqp_vhost: VHost) -> str:
     return amqp_vhost.url
 
 
+@pytest.fixture(scope="session")
+def amqp_more_brokers(
+    request: pytest.FixtureRequest, amqp_broker: Broker | ForeignBroker, amqp_broker_config: dict[str, object]
+) -> Iterator[Callable[[int], list[Broker | ForeignBroker]]]:
+    """Return this many brokers, of which the first is `amqp_broker`; with --amqp-url all are the one there."""
+    from .broker import Broker
+
+    brokers = [amqp_broker]
+    with ExitStack() as started:
+
+        def at_least(number: int) -> list[Broker | ForeignBroker]:
+            if not isinstance(amqp_broker, Broker):
+                return [amqp_broker] * number
+            while len(brokers) < number:
+                broker = started.enter_context(Broker(amqp_broker_config))
+                brokers.append(broker)
+                request.config.stash[RUNNING].append(broker)
+            return brokers[:number]
+
+        yield at_least
+
+
+@pytest.fixture
+def amqp_sites(
+    request: pytest.FixtureRequest, amqp_more_brokers: Callable[[int], list[Broker]]
+) -> Iterator[Callable[[int], list[VHost]]]:
+    """A function that returns this many virtual hosts for the test, each on a broker of its own."""
+    from .vhost import vhost_name
+
+    with ExitStack() as made:
+
+        def sites(number: int) -> list[VHost]:
+            return [
+                made.enter_context(broker.vhost(vhost_name(request.node.name))) for broker in amqp_more_brokers(number)
+            ]
+
+        yield sites
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    broker = item.config.stash.get(RUNNING, None)
-    item.stash[LOG_START] = broker.log_bytes if broker is not None else 0
-    if broker is not None and not broker.running:
-        broker.start()
+    brokers = item.config.stash.get(RUNNING, [])
+    item.stash[LOG_STARTS] = [broker.log_bytes for broker in started(brokers)]
+    for broker in brokers:
+        broker.ensure_running()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Undo faults before the fixtures of the test end, whose clients would suffer from them, and again after that."""
-    undo_faults(item.config)
+    undo_faults(item)
     yield
-    undo_faults(item.config)
+    undo_faults(item)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, None, None]:
-    """Show the log of the broker with a failure of a test that uses it."""
-    broker = item.config.stash.get(RUNNING, None)
-    if broker is None or "amqp_broker" not in getattr(item, "fixturenames", ()):
+    """Show the logs of the brokers with a failure of a test that uses them."""
+    brokers = item.config.stash.get(RUNNING, [])
+    if not brokers or not uses_broker(item):
         yield
         return
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
-        report.sections.append(("Broker log", broker.log(item.stash.get(LOG_START, 0))))
+        starts = item.stash.get(LOG_STARTS, [])
+        for number, broker in enumerate(started(brokers)):
+            title = f"Broker log {number + 1}" if number else "Broker log"
+            report.sections.append((title, broker.log(starts[number] if number < len(starts) else 0)))
 
 
-def undo_faults(config: pytest.Config) -> None:
-    """Undo the faults of the broker, if it is running. End one that cannot undo them: the next test gets a new one."""
-    broker = config.stash.get(RUNNING, None)
-    if broker is None:
-        return
-    from .broker import BrokerError
+def undo_faults(item: pytest.Item) -> None:
+    """Undo the faults of the brokers. One that cannot undo them ends: the next test gets a new one."""
+    for broker in item.config.stash.get(RUNNING, []):
+        if broker.used or uses_broker(item):
+            broker.undo_faults()
 
-    try:
-        broker.reset()
-    except BrokerError:
-        broker.kill()
+
+def started(brokers: list[Broker | ForeignBroker]) -> list[Broker]:
+    """Return those brokers that the tests have started."""
+    if not brokers:
+        return []
+    from .broker import Broker
+
+    return [broker for broker in brokers if isinstance(broker, Broker)]
+
+
+def uses_broker(item: pytest.Item) -> bool:
+    return "amqp_broker" in getattr(item, "fixturenames", ())

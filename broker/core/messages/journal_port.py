@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -100,6 +100,20 @@ class Commit:
         self.next_id = 0
 
 
+class Backup:
+    """A backup of all that is stored, as it was at one moment.
+
+    No segment of that moment is deleted until `end`, or until the disk is full and one of them could be.
+    """
+
+    def pieces(self, facts: dict[str, object]) -> Generator[bytes, None, None]:
+        """Yield the archive, which begins with the facts. Another thread iterates over it, to its end or closes it."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Let segments be deleted again."""
+
+
 class Recovery(NamedTuple):
     """The state in which a journal was found at the start. Its batches are numbered without gaps, over all starts."""
 
@@ -148,6 +162,11 @@ class Journal:
     reads = 0
     read_messages = 0
     read_cost = 0
+
+    @property
+    def backing_up(self) -> bool:
+        """Whether a backup has begun, and not ended."""
+        return False
 
     @property
     def written_messages(self) -> int:
@@ -249,6 +268,13 @@ class Journal:
 
     def vouch(self) -> None:
         """Have the next batch say that all before it is durable, if nothing else does: it need not survive itself."""
+
+    def backup(self, begun: Callable[[], None]) -> Backup | None:
+        """Begin a backup, unless one is under way; None if nothing is stored.
+
+        Its moment is after one of the next batches. `begun` is called when that is durable: `pieces` may be called.
+        """
+        return None
 
     def committed(self, number: int) -> None:
         """Mark the batch as durable once all batches before are: its `sync` has returned."""

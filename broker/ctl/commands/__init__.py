@@ -2,6 +2,7 @@
 
 from ..command import COMMANDS, GROUPS
 from . import (  # noqa: F401  each adds its commands
+    backup,
     connections_and_channels,
     definitions,
     eval,

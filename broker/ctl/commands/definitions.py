@@ -2,11 +2,7 @@
 
 import io
 import json
-import os
-import stat
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 from ... import standard_streams
 from ...system_errors import DEFINITIONS_LIMIT, file_error, read_text, too_long
@@ -14,6 +10,7 @@ from ..call import Call
 from ..command import DEFINITIONS
 from ..errors import DATA, UNAVAILABLE, USAGE, APIError, CommandError, ExitError, bad_argument
 from ..formats import Lines
+from ..output_file import replacing
 from .users import standard_input
 
 NO_JSON = ("failed to parse JSON", "failed_to_parse_json")
@@ -43,50 +40,10 @@ def save(name: str, value: object) -> None:
         sys.stdout.write(text)
         return
     try:
-        write(Path(name), text)
+        with replacing(name) as opened:
+            opened.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        error.filename = name  # not that of the new file beside it
         raise CommandError(UNAVAILABLE, f"cannot write {file_error(error)}") from None
-
-
-def write(file: Path, text: str) -> None:
-    """Write a file, which keeps its former content unless all of the new one is stored. Raises OSError.
-
-    A link is followed, as by RabbitMQ. What is no file, such as a pipe, and a file in a folder without the right to
-    create others are written directly.
-    """
-    from tempfile import mkstemp  # here: other commands do not need it
-
-    data = text.encode("utf-8", "backslashreplace")
-    place = Path(os.path.realpath(file))
-    parts = Path(os.path.abspath(file)).parts
-    system = parts[1:2] in (("dev",), ("proc",)) and parts[2:3] != ("shm",)  # /dev/stdout is a link to a file
-    if system or (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK | os.X_OK):
-        file.write_bytes(data)
-        return
-    former = place.stat() if place.exists() else None
-    descriptor, new = mkstemp(".new", ".", place.parent)  # mode 0600: it has hashes of passwords
-    try:
-        with open(descriptor, "wb") as opened:
-            opened.write(data)
-            opened.flush()
-            if former is None:
-                os.fchmod(descriptor, 0o666 & ~umask())
-            else:
-                with suppress(PermissionError):  # only root may give it to the former owner
-                    os.fchown(descriptor, former.st_uid, former.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(former.st_mode))
-            os.fsync(descriptor)
-        os.replace(new, place)
-    finally:
-        Path(new).unlink(missing_ok=True)  # there is none if it has replaced the former one
-
-
-def umask() -> int:
-    """Return the mask of the process for the modes of new files, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def import_banner(call: Call) -> str:

@@ -54,6 +54,7 @@ def restart_federation_link(call: Call) -> None:
 
 # fmt: off
 FEDERATION(f"federation_status [--only-down] {COLUMNS}: Displays the state of federation links",
-           status_banner, links, columns=COLUMN, format="maps")
+           status_banner, links, columns=COLUMN, brief="upstream type exchange queue status state backlog error reason",
+           format="maps")
 FEDERATION("restart_federation_link <link_id>: Restarts a federation link",
            "Restarting federation link {0} on node {node}", restart_federation_link)

@@ -8,7 +8,7 @@ from ..call import Call, Item
 from ..command import DIAGNOSTICS, NODES
 from ..formats import Answer, Lines, Report, Rows
 from .listeners import lines_of, listeners_of
-from .memory_and_disk import alarm_lines, alarms_of, divisor, the_node
+from .memory_and_disk import KB, alarm_lines, alarms_of, divisor, the_node
 
 
 def runtime(overview: Item) -> str:
@@ -60,7 +60,50 @@ def show_status(call: Call) -> Report:
         "listeners": listeners_of(overview),
         "event_loop": node.get("event_loop"),  # RabbitMQ has none
     }
-    return Report("\n\n".join(status_sections(call, value)), value)
+    sections = status_sections(call, value)
+    if call.terminal:
+        sections.insert(0, "\n".join(summary(call, value, overview.get("queue_totals", {}))))
+    return Report("\n\n".join(sections), value)
+
+
+def summary(call: Call, facts: Item, messages: Item) -> list[str]:
+    """Return the five lines that say whether the node is well, what it does, and what it has left."""
+    faults = [f"the {resource} alarm is set, so that publishers wait" for resource in facts["alarms"]]
+    down = len(call.list_of("federation-links/state/down"))
+    faults += [f"federation links that are down: {down} (federation_status --only-down)"] if down else []
+    faults += ["it is in maintenance, and refuses clients"] if facts["is_under_maintenance"] else []
+    lost = len(facts["not_restored"])
+    faults += [f"objects that were not restored at the start: {lost}"] if lost else []
+    storage, totals = facts["storage"], facts["totals"]
+    product, memory = facts["product_name"] or "RabbitMQ", facts["memory"]["total"]["rss"]
+    place = storage.get("place") or facts["data_directory"] or "in memory"
+    kept = storage.get("warning") or (f"a confirmed message is on {storage['guarantee']}" if storage else "")
+    ready, unacked = messages.get("messages_ready", 0), messages.get("messages_unacknowledged", 0)
+    return [
+        f"Is it well?  {'no: ' + '; '.join(faults) if faults else 'yes'}",
+        f"Broker       {product} {facts['product_version']}, {facts['node_name']}, up {duration(facts['uptime'])}",
+        f"Load         connections: {totals['connection_count']}, queues: {totals['queue_count']},"
+        f" messages: {ready} ready, {unacked} unacknowledged",
+        f"Room         {short_size(memory)} of {short_size(facts['vm_memory_limit'])} of memory used,"
+        f" {short_size(facts['disk_free'])} of disk free, at least {short_size(facts['disk_free_limit'])} needed",
+        f"Data         {place}" + (f": {kept}" if kept else ""),
+    ]
+
+
+def duration(seconds: int) -> str:
+    """Return a duration in its two largest units."""
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= size:
+            parts.append(f"{seconds // size} {unit}")
+            seconds %= size
+    return " ".join(parts[:2]) or "0 s"
+
+
+def short_size(size_bytes: int) -> str:
+    """Return bytes with a decimal unit."""
+    unit, by = next(((unit.upper(), by) for unit, by in reversed(KB.items()) if size_bytes >= by), ("kB", 1000))
+    return f"{size_bytes / by:.1f} {unit}"
 
 
 def status_sections(call: Call, facts: Item) -> list[str]:

@@ -34,9 +34,14 @@ COMMITS = tuple(f"commits {number}" for number in range(1, 4))  # with more, the
 LIMIT_S = 30.0  # of a query that is no commit
 REPLACED_S = 0.1  # for a read to replace a session that the server has closed
 LONGEST_BYTES = 1 << 30  # of a value of PostgreSQL
+Records = list[tuple[str, str]]  # kind and text
 NOT_NULL = "23502"
 UNIQUE, DUPLICATE_TABLE = "23505", "42P07"
 UNDEFINED_TABLE = "42P01"
+SEGMENTS = (
+    "SELECT substring(relname FROM 9) FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r'"
+    f" AND relname ~ '^segment_[0-9]{{1,{DIGITS}}}$'"
+)
 BARRIER: tuple[Statement, ...] = (("SELECT pg_logical_emit_message(true, 'warren', '')", ()),)
 
 
@@ -74,8 +79,21 @@ class Database(Protocol):
     def checkpoint(self) -> bytes | None:
         """Return the checkpoint, or None. Raises Unreachable, Refused."""
 
-    def records(self) -> list[tuple[str, str]]:
+    def records(self) -> Records:
         """Return kind and text of all records, in the order of their creation. Raises Unreachable, Refused."""
+
+    def another(self) -> Database:
+        """Return the same database with sessions of its own, for another thread."""
+        raise NotImplementedError
+
+    def moment(self, first: int) -> tuple[dict[int, int], bytes, Records]:
+        """Return the bytes of the segments from number `first` on, the checkpoint and all records, of one moment.
+
+        Raises Unreachable, Refused.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None: ...
 
     def read(self, number: int, offset: int, count: int) -> bytes:
         """Return the bytes of a segment from `offset` on; none of a dropped one. Raises Unreachable, Refused."""
@@ -179,29 +197,49 @@ class PostgreSQL(Database):
 
     def segments(self) -> dict[int, int]:
         self.connect(READS)
-        text = (
-            "SELECT substring(relname FROM 9) FROM pg_class"
-            " WHERE relnamespace = $1::regnamespace AND relkind = 'r'"
-            f" AND relname ~ '^segment_[0-9]{{1,{DIGITS}}}$'"
-        )
-        numbers = [int(row[0] or 0) for row in self.run(READS, [(text, (self.schema,))])[0]]
-        return {number: self._size(number) for number in sorted(numbers)}
+        numbers = numbers_of(self.run(READS, [(SEGMENTS, (self.schema,))])[0])
+        return {number: self._size(number) for number in numbers}
 
     def _size(self, number: int) -> int:
-        last = f'SELECT "offset" + length(data) FROM {table_of(self.schema, number)} ORDER BY "offset" DESC LIMIT 1'
-        rows = self.run(READS, [(last, ())])[0]
-        return int(rows[0][0] or 0) if rows else 0
+        return number_in(self.run(READS, [(self._last_byte(number), ())], binary=True)[0])
+
+    def _last_byte(self, number: int) -> str:
+        table = table_of(self.schema, number)
+        return f'SELECT "offset" + length(data) FROM {table} ORDER BY "offset" DESC LIMIT 1'
 
     def checkpoint(self) -> bytes | None:
         self.connect(READS)
-        rows = self.run(READS, [(f'SELECT "offset", data FROM {self.schema}.checkpoint', ())], binary=True)[0]
+        rows = self.run(READS, [(self._checkpoint(), ())], binary=True)[0]
         return joined(rows, 0) if rows else None
 
-    def records(self) -> list[tuple[str, str]]:
+    def _checkpoint(self) -> str:
+        return f'SELECT "offset", data FROM {self.schema}.checkpoint'
+
+    def records(self) -> Records:
         self.connect(READS)
-        rows = self.run(READS, [(f"SELECT position, kind, record FROM {self.schema}.records", ())])[0]
-        rows.sort(key=lambda row: int(row[0] or 0))
-        return [((kind or b"").decode(), (record or b"").decode()) for _, kind, record in rows]
+        return records_of(self.run(READS, [(self._records(), ())], binary=True)[0])
+
+    def _records(self) -> str:
+        return f"SELECT position, kind, record FROM {self.schema}.records"
+
+    def another(self) -> PostgreSQL:
+        return PostgreSQL(self.address, f"{self.name} backup")
+
+    def moment(self, first: int) -> tuple[dict[int, int], bytes, Records]:
+        """Read all in one transaction, and again if it sees other tables than those whose sizes it reads."""
+        self.connect(READS)
+        self.run(READS, [("SET default_transaction_isolation = 'repeatable read'", ())])
+        wanted: list[int] = []
+        while True:
+            sizes = [self._last_byte(number) for number in wanted]
+            statements: list[Statement] = [(SEGMENTS, (self.schema,))]
+            statements += [(text, ()) for text in (self._checkpoint(), self._records(), *sizes)]
+            names, saved, rows, *lengths = self.run(READS, statements, binary=True)
+            numbers = [number for number in numbers_of(names) if number >= first]
+            if numbers == wanted:
+                found = dict(zip(wanted, map(number_in, lengths), strict=True))
+                return found, joined(saved, 0), records_of(rows)
+            wanted = numbers
 
     def read(self, number: int, offset: int, count: int) -> bytes:
         table = table_of(self.schema, number)
@@ -244,6 +282,22 @@ class PostgreSQL(Database):
     def _replace(self) -> None:
         with suppress(Unreachable, Refused):  # the watch tries it again
             self.connect(READS)
+
+
+def numbers_of(rows: list[Row]) -> list[int]:
+    """Return the numbers of segments, in ascending order, that SEGMENTS has selected."""
+    return sorted(int(row[0] or 0) for row in rows)
+
+
+def number_in(rows: list[Row]) -> int:
+    """Return the number in the binary format of the only row, or 0 without a row."""
+    return int.from_bytes(rows[0][0] or b"", "big") if rows else 0
+
+
+def records_of(rows: list[Row]) -> Records:
+    """Return kind and text of records, in the order of their creation."""
+    rows.sort(key=itemgetter(0))
+    return [((kind or b"").decode(), (record or b"").decode()) for _, kind, record in rows]
 
 
 def joined(rows: list[Row], offset: int) -> bytes:

@@ -7,14 +7,16 @@ transaction is whole or absent, so no end is torn.
 
 import errno
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from ..disk import Disk
+from ..disk import Disk, Moment
+from ..metadata import Metadata, RowsOfMoment
 from .database import Database
 from .errors import Refused, Unreachable
 from .operations import Append, DropSegment, SaveCheckpoint
-from .transactions import NOT_OWNER, UNREACHABLE, Transactions
+from .transactions import NOT_OWNER, UNREACHABLE, NoTransactions, Transactions
 
 LATER = ("53", "57014", "55P03")  # classes and codes of SQLSTATE
 IN_FLIGHT = 8  # batches of the journal: those sealed while every session has a transaction share the next one
@@ -70,11 +72,38 @@ class PostgreSQLDisk(Disk):
     def save_checkpoint(self, data: bytes) -> None:
         self.transactions.run(SaveCheckpoint(data))
 
+    def moment(self, lengths: dict[int, int], metadata: Metadata) -> Callable[[], Moment]:
+        """Return a function that reads a moment of the server, which has all transactions that were certain before."""
+        return partial(self._moment, lengths)
+
+    def _moment(self, lengths: dict[int, int]) -> Moment:
+        database = self._database.another()
+        try:
+            with reading():
+                last, checkpoint, rows = database.moment(max(lengths, default=1))
+        except OSError:
+            database.close()
+            raise
+        log = PostgreSQLDisk(database, NoTransactions(database, 0, 0))
+        return Moment(lengths | last, checkpoint, RowsInMemory(rows), log, database.close)
+
     def free_bytes(self) -> int:
         return UNLIMITED_BYTES
 
     def salt(self) -> int:
         return secrets.randbits(32)
+
+
+class RowsInMemory(RowsOfMoment):
+    """Rows that were read from the server."""
+
+    def __init__(self, rows: list[tuple[str, str]]) -> None:
+        self._rows = rows
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        return iter(self._rows)
+
+    def close(self) -> None: ...
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from ...core.metadata.records import Change, Definitions
 from ..errors import StorageFault
-from ..metadata import Metadata, MetadataRows, RowChange
+from ..metadata import Metadata, MetadataRows, RowChange, RowsOfMoment
 from .database import Database
 from .errors import Refused, Unreachable
 from .operations import DeleteRecord, DeleteVHost, Operation, PutRecord
@@ -31,6 +31,9 @@ class PostgreSQLMetadata(Metadata):
         self._transactions.gather(*map(operation, self._rows.changes(changes)))
 
     def sync(self) -> None: ...
+
+    def moment(self) -> RowsOfMoment:
+        raise NotImplementedError("`PostgreSQLDisk.moment` reads both")
 
     def close(self) -> None: ...
 

@@ -40,6 +40,7 @@ HINTS = {
     "no pg_hba.conf entry": "let this machine log in (pg_hba.conf of the server)",
     'role "': "create the role (CREATE ROLE ... LOGIN)",
     'database "': "create the database (CREATE DATABASE)",
+    "failed to resolve host": "check the host in the URL",
     "Connection refused": "start the server, or check host and port",
     "certificate verify failed": "check sslrootcert in the URL",
 }

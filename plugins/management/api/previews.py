@@ -10,7 +10,7 @@ from warren.broker.core.metadata.policy import APPLY_TO, Policy
 from warren.broker.core.policies.policies import applies_to
 from warren.broker.plugin import Exchange, Invalid, Queue, User, VHost
 
-from ...http.auth import ADMIN, POLICIES, VHOST
+from ...http.auth import ADMIN, ANY, POLICIES, VHOST
 from ...http.responses import Response, bad, ok
 from ..framework.pagination import NAME_S, PATTERN_S
 from ..framework.request import DEFAULT_EXCHANGE, Request
@@ -90,6 +90,12 @@ def explain_access(request: Request) -> Response[AccessView]:
         raise bad(f"operation should be one of {', '.join(OPERATIONS)}")
     allowed, reasons = access_of(request, user, operation, name or DEFAULT_EXCHANGE)
     return ok(AccessView(allowed, reasons))
+
+
+@route("GET", ANY, "/warren/rights")
+def entered_vhosts(request: Request) -> Response[list[str]]:
+    """Return the names of the virtual hosts that the caller may enter, which with the tag monitoring sees all."""
+    return ok([vhost.name for vhost in request.vhosts()])
 
 
 @route("GET", VHOST, "/warren/rights/{vhost}")

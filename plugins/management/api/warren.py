@@ -15,15 +15,23 @@ from warren.broker.core.access.passwords import ARGON2ID, DIGESTS
 from warren.broker.core.definitions.exporter import IMPORTED_HASH
 from warren.broker.core.definitions.files import parse_json
 from warren.broker.core.metadata.patterns import query_pattern
-from warren.broker.core.metadata.unfinished_import import UNFINISHED_IMPORT, digest_of, was_interrupted
+from warren.broker.core.metadata.unfinished_import import (
+    ADVICE,
+    INTERRUPTED,
+    UNFINISHED_IMPORT,
+    digest_of,
+    was_interrupted,
+)
 from warren.broker.core.metadata.validation import LARGEST
 from warren.broker.core.telemetry.resource_alarms import RESOURCES
 from warren.broker.operator.definition_import import Undecoded
 from warren.broker.plugin import Exchange, Invalid, Queue, Table
+from warren.broker.product import distribution_version
 from warren.broker.system_errors import file_error
 
 from ...http.auth import ADMIN, LOCAL, POLICIES, verify_password
 from ...http.responses import HTTPError, Response, bad, done, missing, not_now, ok
+from ..framework.byte_stream import ByteStream
 from ..framework.line_stream import NDJSON, LineStream
 from ..framework.request import Request
 from ..framework.router import route
@@ -38,6 +46,8 @@ FRACTION_LIMIT = 1_000_000  # as warrenctl has it
 CHANNELS = 65_535  # the maximum of connection.tune
 DEFAULT_LINES = 50
 LINES = "text/plain; charset=utf-8"
+TAR = "application/x-tar"
+MOMENT_S = 60.0  # for the journal to write what is before the moment of a backup
 DOCUMENT_LIMIT = 256 << 20  # bytes of definitions
 
 
@@ -399,6 +409,45 @@ async def authenticate(request: Request, body: CredentialsBody) -> Response[dict
     verifying = verify_password(request.host, body.username, password, loopback=True)
     user = await request.wait(verifying)
     return ok({"authenticated": user is not None})
+
+
+@route("GET", LOCAL, "/warren/backup", changes=True)
+async def get_backup(request: Request) -> ByteStream:
+    """Stream a backup of all that is stored, as of one moment, for `warren restore`."""
+    host, node = request.host, request.node
+    if host.imports.under_way:
+        raise not_now("an import of definitions is under way: a part of them is here")
+    if node.parameters.has_global(UNFINISHED_IMPORT):
+        raise not_now(f"{INTERRUPTED}: {ADVICE}")
+    if node.journal.backing_up:
+        raise HTTPError(409, "conflict", "another backup is under way")
+    begun = asyncio.Event()
+    backup = node.journal.backup(begun.set)
+    if backup is None:
+        raise HTTPError(
+            409, "conflict", "this broker keeps everything in memory (--memory): there is nothing to back up"
+        )
+    stream = ByteStream(TAR, backup.pieces({"version": distribution_version(), "node": node.name}))
+
+    def leave() -> None:
+        stream.close()
+        backup.end()
+        host.commit_soon()
+        host.report("backup_ended", "info", {"whole": stream.whole})
+
+    stream.leave = leave
+    host.report("backup_begun", "info", {})
+    host.commit_soon()
+    ready = False
+    try:
+        await request.wait(asyncio.wait_for(begun.wait(), MOMENT_S))
+        ready = True
+    except TimeoutError:
+        raise not_now("the disk does not take what is to be written before the backup") from None
+    finally:
+        if not ready:
+            stream.leave_once()
+    return stream
 
 
 def parsed_definitions(text: bytes) -> object:

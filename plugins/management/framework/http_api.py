@@ -17,7 +17,7 @@ from ...http.limits import Quota
 from ...http.pace import pace_of
 from ...http.responses import HTTPError, Pieces, Response, http_error_of, missing, not_now
 from .access_log import AccessLog
-from .line_stream import LineStream
+from .line_stream import Stream
 from .origins import Origins
 from .pagination import Listing, columns_of, list_response, prune
 from .request import Request
@@ -33,7 +33,7 @@ STORING_LIMIT = 128  # changes that wait for the disk at the same time, so that 
 # Requests in progress after login and body, without health checks.
 REQUESTS_LIMIT = 512
 SOURCE_REQUESTS_LIMIT = 64  # from one source address; eight of them can use up all
-STREAMS_LIMIT, USER_STREAMS_LIMIT = 64, 32  # line streams, which may stay open without limit
+STREAMS_LIMIT, USER_STREAMS_LIMIT = 64, 32  # streams, which may stay open without limit
 BODIES_BYTES = 256 << 20  # of bodies being read, of all users
 USER_BODIES_BYTES = 64 << 20  # of one user
 START_S = 0.001  # charged to the pace for a request that reads: its first step may list 100,000 objects, in up to 5 ms
@@ -58,7 +58,7 @@ class HTTPAPI(Application):
         longest = state.config.max_body_bytes
         self._bodies = Quota(max(BODIES_BYTES, longest), max(USER_BODIES_BYTES, longest))  # by user
         self._unread = state.unread
-        self._streams: set[LineStream] = set()
+        self._streams: set[Stream] = set()
         self._open_streams = Quota(STREAMS_LIMIT, USER_STREAMS_LIMIT)  # by user
         self._storing = 0  # changes that wait for the disk
         self._log = AccessLog(state.config.http_log_dir, host.report) if state.config.http_log_dir else None
@@ -77,7 +77,7 @@ class HTTPAPI(Application):
 
     async def _respond(self, incoming: Incoming, unread: Unread) -> None:
         try:
-            answer: Response[Any] | LineStream = await self._answer(incoming, unread)
+            answer: Response[Any] | Stream = await self._answer(incoming, unread)
         except TimeoutError:
             answer = not_now(f"the request was not answered within {REQUEST_S:.0f} s").answer
         except (AMQPError, OperatorError) as error:
@@ -87,11 +87,11 @@ class HTTPAPI(Application):
         except Exception as error:  # a bug of ours; it ends only this request
             self._host.report("internal_error", "error", {"exc_info": error, "request": incoming.method})
             answer = Response(500, {"error": "internal_server_error", "reason": "see the broker's log"})
-        if isinstance(answer, LineStream):
+        if isinstance(answer, Stream):
             if self._open_streams.take(incoming.user):
                 self._log_request(incoming, 200, 0)  # at the beginning, because the stream may have no end
                 try:
-                    return await self._send_lines(incoming, answer)
+                    return await self._send_stream(incoming, answer)
                 finally:
                     self._open_streams.release(incoming.user)
             answer.leave_once()
@@ -106,7 +106,7 @@ class HTTPAPI(Application):
                 path = f"{self._prefix}/{incoming.query.get('path', '').lstrip('/')}"
             self._log.write(incoming, path, status, size, self._host.node.clock.timestamp_s())
 
-    async def _answer(self, incoming: Incoming, unread: Unread) -> Response[Any] | LineStream:
+    async def _answer(self, incoming: Incoming, unread: Unread) -> Response[Any] | Stream:
         """Return the answer of the request's route to a caller that the route's guard lets pass. Raises HTTPError."""
         if not self.answers(incoming.path):
             raise missing()
@@ -143,7 +143,7 @@ class HTTPAPI(Application):
         incoming.user = caller.user.name
         return caller
 
-    async def _work(self, route: Route, request: Request) -> Response[Any] | LineStream:
+    async def _work(self, route: Route, request: Request) -> Response[Any] | Stream:
         async with asyncio.timeout(self.request_s):
             while True:
                 try:
@@ -153,12 +153,12 @@ class HTTPAPI(Application):
                         raise
                 await request.incoming.run_while_connected(request.wait(request.unread.room()))
 
-    async def _make(self, route: Route, request: Request) -> Response[Any] | LineStream:
+    async def _make(self, route: Route, request: Request) -> Response[Any] | Stream:
         """Return the response of a route's handler. Raises HTTPError."""
         answer = await self._handle(route, request)
         if route.durable:
             await self._wait_until_stored(request.incoming)
-        if isinstance(answer, LineStream):
+        if isinstance(answer, Stream):
             return answer
         parts = answer.parts()
         request.unread.resize(sum(map(len, parts)), refuse=not route.changes)
@@ -182,7 +182,7 @@ class HTTPAPI(Application):
         cause = f"the broker is {alarm}" if alarm else "the disk does not take it now"
         raise not_now(f"the change is made, and not stored yet: {cause}")
 
-    async def _handle(self, route: Route, request: Request) -> Response[Any] | LineStream:
+    async def _handle(self, route: Route, request: Request) -> Response[Any] | Stream:
         caller = request.caller
         if not route.changes:
             await request.wait(pace_of(asyncio.get_running_loop()).time(START_S))
@@ -191,7 +191,7 @@ class HTTPAPI(Application):
         if inspect.isawaitable(result):
             result = await request.incoming.run_while_connected(result)
         answer: Answered = result
-        if isinstance(answer, LineStream):
+        if isinstance(answer, Stream):
             answer.check = partial(request.enter, route.guard, route.vhost_required)
             if request.incoming.method == "HEAD":
                 answer.end()
@@ -208,17 +208,20 @@ class HTTPAPI(Application):
             return Response(answer.status, prune(answer.body, columns_of(request.query)), answer.headers)
         return answer
 
-    async def _send_lines(self, incoming: Incoming, stream: LineStream) -> None:
-        """Send lines until the stream ends, the client disconnects, or its user loses the right to read them."""
+    async def _send_stream(self, incoming: Incoming, stream: Stream) -> None:
+        """Send a stream until it ends, the client disconnects, or its user loses the right to read it.
+
+        One that is not whole has no end: the server closes the connection, so that the client notices.
+        """
         self._streams.add(stream)
         headers = {**self._headers, "content-type": stream.media_type, "cache-control": "no-cache"}
         await incoming.start(200, headers, None)
 
         async def write() -> None:
-            async with aclosing(stream.lines()) as pieces:
-                async for lines in pieces:
+            async with aclosing(stream.pieces()) as pieces:
+                async for piece in pieces:
                     stream.check()
-                    await incoming.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+                    await incoming.write(piece)
 
         try:
             await incoming.run_while_connected(write())
@@ -227,10 +230,11 @@ class HTTPAPI(Application):
         finally:
             stream.leave_once()
             self._streams.discard(stream)
-        await incoming.write(b"", more=False)
+        if stream.whole:
+            await incoming.write(b"", more=False)
 
     def close(self) -> None:
-        """End all line streams, and all waits for room."""
+        """End all streams, and all waits for room."""
         for stream in self._streams:
             stream.end()
         self._unread.close()

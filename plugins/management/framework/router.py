@@ -18,11 +18,11 @@ from ...http.auth import NONE, Guard
 from ...http.limits import Quota
 from ...http.responses import HTTPError, Response, missing
 from . import bodies
-from .line_stream import LineStream
+from .line_stream import Stream
 from .pagination import Listing
 from .state import ManagementState
 
-Answered = Response[Any] | Listing[Any] | LineStream
+Answered = Response[Any] | Listing[Any] | Stream
 Handler = Callable[..., Answered | Awaitable[Answered]]
 """A function of the Request, and of the body if it has a parameter of this name: a struct, or `bytes` if undecoded.
 
@@ -70,7 +70,7 @@ class Route:
 
     @property
     def answer(self) -> tuple[type, Any]:
-        """The kind of the handler's answer (Response, Listing or LineStream), and the type of its JSON."""
+        """The kind of the handler's answer (Response, Listing or Stream), and the type of its JSON."""
         answer = get_type_hints(self.handler)["return"]
         return get_origin(answer) or answer, next(iter(get_args(answer)), None)
 

@@ -10,7 +10,8 @@ import { h, fill, show } from "./web/dom.js";
 import { clock } from "./web/format.js";
 import { preference, prefer } from "./web/preferences.js";
 import * as theme from "./web/theme.js";
-import { PAGES, SECTIONS, routeOf } from "./pages/index.js";
+import { documentAddress } from "./pages/documents.js";
+import { PAGES, SECTIONS, partAbout, routeOf } from "./pages/index.js";
 
 const CHANGING = ["overview", "admin"]; // the sections in which virtual hosts are added and deleted
 const INTERVALS = [[5, "every 5 s"], [10, "every 10 s"], [30, "every 30 s"], [0, "never"]];
@@ -20,17 +21,21 @@ const refreshed = h("small.refreshed");
 let poll = null;
 let leave = null; // ends the work of the open page
 let overview = null;
-let vhosts = []; // the names of the virtual hosts that the user may enter
+let vhosts = []; // the names of the virtual hosts that the user sees
+let entered = []; // and of those that the user may enter
 let section = ""; // of the open page
-const vhostChoice = h("select", { "aria-label": "Virtual host", onchange: () => {
+const vhostChoice = h("select", { onchange: () => {
   prefer("vhost", vhostChoice.value);
   open();
 } });
 
-/** The context of a page: the chosen virtual host ("" for all), all virtual hosts, the parts of the address, and `refresh`. */
+/**
+ * The context of a page: the chosen virtual host ("" for all), the virtual hosts that the user sees and those that the user
+ * may enter, the parts of the address, and `refresh`.
+ */
 function contextOf(params, query) {
   return {
-    params, query, overview, vhosts,
+    params, query, overview, vhosts, entered,
     get vhost() { return preference("vhost", ""); },
     refresh: refreshNow,
     title: (text) => { document.title = `${text} · ${overview.cluster_name}`; },
@@ -56,8 +61,10 @@ function open() {
   const match = router.match(PAGES, segments.length ? segments : ["overview"]);
   section = match?.page.section;
   for (const link of document.querySelectorAll("nav.sections a")) {
-    if (link.dataset.section === section) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.section === section) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone they scroll
+    } else link.removeAttribute("aria-current");
   }
   drawSide(section, match?.page);
   if (match === null || !(match.page.may?.() ?? true)) {
@@ -67,7 +74,9 @@ function open() {
   }
   const context = contextOf(match.params, query);
   const page = match.page.create(context);
-  main.replaceChildren(page.element);
+  const part = partAbout(match.page);
+  const guide = part && h("a.guide", { href: documentAddress(part) }, "Documentation");
+  main.replaceChildren(...[guide, page.element].filter(Boolean));
   main.setAttribute("aria-busy", "true");
   context.title(page.element.querySelector("h1")?.textContent ?? match.page.title);
   leave = page.leave ?? null;
@@ -82,7 +91,7 @@ async function refresh(page, signal) {
     await page.refresh?.(signal);
     show(banner, false);
     main.removeAttribute("aria-busy");
-    fill(refreshed, `refreshed ${clock(Date.now())}`);
+    fill(refreshed, `refreshed ${clock(Date.now())} UTC`);
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof api.APIError)) fill(banner, `This page has failed: ${error.message}. It will be loaded again.`);
@@ -112,7 +121,8 @@ function drawSide(section, page) {
 /** Offer the present virtual hosts. If the chosen one was deleted, all are chosen. */
 async function loadVhosts() {
   try {
-    vhosts = (await api.get("vhosts", { columns: "name" })).map((one) => one.name);
+    [vhosts, entered] = await Promise.all([api.get("vhosts", { columns: "name" }), api.get("warren/rights")]);
+    vhosts = vhosts.map((one) => one.name);
   } catch (error) {
     if (!(error instanceof api.APIError)) throw error;
     return; // the page shows the error
@@ -124,7 +134,7 @@ async function loadVhosts() {
 }
 
 function header() {
-  const interval = h("select", { "aria-label": "Refresh", onchange: () => {
+  const interval = h("select", { onchange: () => {
     prefer("interval", Number(interval.value));
     poll?.now();
   } }, INTERVALS.map(([seconds, label]) => h("option", { value: seconds, selected: seconds === preference("interval", 5) }, label)));
@@ -134,20 +144,23 @@ function header() {
     h("a.skip", { href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
     h("div.brand", {}, h("a", { href: "#/overview" }, h("b", {}, "Warren")), h("small", {}, ` ${overview.product_version}`),
       h("span.cluster", { title: "the name of this cluster" }, overview.cluster_name)),
-    h("div.choices", {}, refreshed, interval, vhostChoice, theme.chooser(),
+    h("div.choices", {}, refreshed, h("label", {}, "Refresh ", interval), h("label.vhost", {}, "Virtual host ", vhostChoice),
+      h("label", {}, "Theme ", theme.chooser()),
       h("span.user", {}, session.user.name), h("button", { onclick: signOut }, "Log out")),
     h("nav.sections", { "aria-label": "Sections" }, links));
 }
 
 function footer() {
-  return h("footer", {}, h("a", { href: "api/", target: "_blank" }, "HTTP API"));
+  return h("footer", {}, h("a", { href: documentAddress("start") }, "Documentation"), " · ",
+    h("a", { href: "api/", target: "_blank" }, "HTTP API"), " · ", h("small", {}, "Times are in UTC."));
 }
 
-/** Show the page to sign in, which then starts. `reason` says why the user is here again. */
-function signIn(reason) {
+/** Show the page to sign in, which then starts. `reason` says why the user `user` is here again. */
+function signIn(reason, user) {
   document.title = "Sign in · Warren";
   const name = h("input", {
     id: "user", name: "username", autocomplete: "username", required: true, spellcheck: "false", autocapitalize: "none",
+    value: user,
   });
   const password = h("input", { id: "password", name: "password", type: "password", autocomplete: "current-password" });
   const form = h("form", { "aria-label": "Sign in" },
@@ -158,10 +171,10 @@ function signIn(reason) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     session.remember(name.value, password.value);
-    start();
+    start("", name.value);
   });
   document.body.replaceChildren(h("main.sign-in", {}, h("h1", {}, "Warren"), form));
-  name.focus();
+  (user ? password : name).focus();
 }
 
 function signOut() {
@@ -169,9 +182,10 @@ function signOut() {
   location.reload(); // so that nothing of this user is left in the page
 }
 
-async function start(reason = "") {
+/** Show the page of the address, or the page to sign in with its reason and the name of the user who is known. */
+async function start(reason = "", user = "") {
   close();
-  if (session.authorization() === null) return signIn(reason);
+  if (session.authorization() === null) return signIn(reason, user);
   try {
     session.setUser(await api.get("whoami"));
     overview = await api.get("overview");
@@ -183,7 +197,7 @@ async function start(reason = "") {
     if (!(error instanceof api.APIError)) throw error;
     if (error.status === 401) {
       session.forget();
-      return signIn("Sign-in failed: the name or the password is wrong, or the user has no tag that allows management.");
+      return signIn("Sign-in failed: the name or the password is wrong, or the user has no tag that allows management.", user);
     }
     document.body.replaceChildren(h("main.sign-in", {}, h("h1", {}, "Warren"), h("p.problem", { role: "alert" }, error.message),
       h("button", { onclick: () => start() }, "Try again")));
@@ -193,8 +207,9 @@ async function start(reason = "") {
 
 api.refused.addEventListener("refused", () => {
   if (session.user === null) return;
+  const { name } = session.user;
   session.forget();
-  start("You were logged out: the broker does not accept the password any more.");
+  start("You were logged out: the broker does not accept the password any more.", name);
 });
 window.addEventListener("hashchange", () => {
   if (main.isConnected) open(); // until then the sign-in or the start shows, which opens the page at its end

@@ -170,7 +170,7 @@ class Job:
     def _check_input(self) -> None:
         """Raise JobRefused if there is no log to read."""
         if not self.folder.exists():
-            raise JobRefused(f"{self.folder.name}: no such folder", NO_INPUT)
+            raise JobRefused(f"{self.folder.name}: no such folder: name that of an export with --input", NO_INPUT)
         if not any(self.folder.files(table) for table in (schema.EVENTS, schema.QUEUE_STATS)):
             text = f"no export of a broker: no files below {schema.EVENTS} and {schema.QUEUE_STATS}"
             raise JobRefused(f"{self.folder.name}: {text}", NO_INPUT)

@@ -36,7 +36,7 @@ class Compact(Command):
             return failed("--input: names no folder", USAGE)
         folder = Path(options.input.removeprefix(LOCAL))
         if not folder.is_dir():
-            return failed(f"{folder}: no such folder", NO_INPUT)
+            return failed(f"{folder}: no such folder: name that of an export with --input", NO_INPUT)
         if not any((folder / table).is_dir() for table in schema.TABLES):
             return failed(f"{folder}: no export of a broker: it has none of {', '.join(schema.TABLES)}", NO_INPUT)
         try:

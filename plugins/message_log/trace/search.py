@@ -72,7 +72,7 @@ class Log:
         self.files = len(fragments)
         if not fragments:
             skipped = count(len(self.skipped), "skipped file")
-            raise NoExport(f"{self.name}: no export of a broker ({skipped})")
+            raise NoExport(f"{self.name}: no export of a broker ({skipped}): name the folder of one with --input")
         self._dataset = ds.FileSystemDataset(fragments, SCHEMA, ds.ParquetFileFormat(), files)
 
     def _fragments(self, folder: Folder) -> list[ds.ParquetFileFragment]:

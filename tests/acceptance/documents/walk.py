@@ -116,6 +116,7 @@ class Walk:
         """
         self.folder = folder / "project"
         self.address, self._distance = free_ports()
+        self._text = text
         self.unchecked: list[str] = []  # the programs that would check a block, and are not installed
         self._end = ExitStack()
         self._last: Started  # the last block that was run
@@ -223,7 +224,8 @@ class Walk:
         self._execute(block, ["bash", "-eu", "-o", "pipefail", str(path)])
 
     def _run_python(self, block: Block, path: Path) -> None:
-        if not block.name.startswith(("test_", "conftest")):
+        is_run_later = block.name and f"\npython {block.name}" in self._text
+        if not is_run_later and not block.name.startswith(("test_", "conftest")):
             self._execute(block, ["python", str(path)])
 
     def _run_output(self, block: Block, path: Path) -> None:

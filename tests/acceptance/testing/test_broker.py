@@ -5,8 +5,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,52 +16,15 @@ from tests.support.http import HTTPClient
 from tests.support.polling import WITHIN_S, until
 from warren.testing import Broker, BrokerError, VHost
 
+from .clients import channel_of, connect
+
 pytestmark = pytest.mark.sockets
 DAY_MS = 86_400_000
-OPENED: list[pika.BlockingConnection] = []  # by `connect`
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(shared: Broker) -> Iterator[Broker]:
-    yield shared
-    shared.reset()
-
-
-@pytest.fixture
-def vhost(broker: Broker) -> Iterator[VHost]:
-    with broker.vhost() as vhost:
-        yield vhost
-
-
-@pytest.fixture(autouse=True)
-def connections() -> Iterator[list[pika.BlockingConnection]]:
-    """The connections of the test, which are closed at its end."""
-    OPENED.clear()
-    yield OPENED
-    for connection in OPENED:
-        if connection.is_open:
-            with suppress(pika.exceptions.AMQPError):
-                connection.close()
-
-
-def connect(vhost: VHost, name: str = "") -> pika.BlockingConnection:
-    parameters = pika.URLParameters(vhost.url)
-    parameters.client_properties = {"connection_name": name}
-    OPENED.append(pika.BlockingConnection(parameters))
-    return OPENED[-1]
 
 
 @pytest.fixture
 def channel(vhost: VHost) -> BlockingChannel:
-    channel = connect(vhost).channel()
-    channel.confirm_delivery()
-    return channel
+    return channel_of(vhost)
 
 
 def get(channel: BlockingChannel, queue: str) -> Any:
@@ -285,13 +246,13 @@ def test_a_forked_process_may_not_use_it_and_cannot_close_it(broker: Broker) -> 
 def test_keys_of_the_configuration_are_set() -> None:
     with Broker(
         {
-            "default_user": "me",
+            "default_user": "m/e",
             "loopback_users": "none",
             "warren.node": "other@here",
             "tcp_listen_options.keepalive": True,
         }
     ) as one:
-        assert one.user == "me" and one.url.startswith("amqp://me:guest@")
+        assert one.user == "m/e" and one.url.startswith("amqp://m%2Fe:guest@")
         assert HTTPClient(one.http_url.removeprefix("http://"), "/api").get("/overview").status == 401
 
 

@@ -6,8 +6,10 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import pika
 import pytest
 
 from tests.support.foreign_project import ForeignProject
@@ -56,6 +58,25 @@ def test_it_ends_with_its_parent(project: ForeignProject, end: str) -> None:
         parent.kill()
 
 
+@pytest.mark.rest("starts four brokers")
+def test_what_a_killed_process_and_a_killed_broker_leave_behind_is_removed_by_the_next(project: ForeignProject) -> None:
+    """The folder of a process that lives stays, also while its broker is down."""
+    down = PRINTS_PID + "broker.kill(); print(flush=True); input(); broker.start(); print(flush=True)"
+    with start(project, "-c", down) as dead, start(project, "-c", down) as alive:
+        for parent in (dead, alive):
+            assert parent.stdout is not None and parent.stdin is not None
+            parent.stdout.readline()
+            parent.stdout.readline()
+        dead.kill()
+        dead.wait()
+        assert len(list(project.folder.iterdir())) == 2
+        project.run("-c", "import warren.testing; warren.testing.Broker().start()", TMPDIR=str(project.folder))
+        assert len(list(project.folder.iterdir())) == 1
+        alive.communicate("\n")
+        assert alive.returncode == 0
+    until(lambda: list(project.folder.iterdir()) == [])
+
+
 def test_it_outlives_the_thread_that_has_started_it(project: ForeignProject) -> None:
     text = (
         "import threading, warren.testing; broker = warren.testing.Broker()\n"
@@ -78,6 +99,25 @@ def test_the_program_ends_with_its_input_or_by_sigterm(project: ForeignProject, 
         assert program.wait(30) == 0
         assert program.stdout.read() == ""
     assert list(project.folder.iterdir()) == []
+
+
+@pytest.mark.rest("starts one broker after the other")
+def test_the_program_has_what_was_durable_after_a_kill_with_the_same_data(project: ForeignProject) -> None:
+    """The folder is its caller's, so it does not remove it at the end of its input either."""
+    words = ["-m", "warren.testing", "--data", str(project.folder / "data")]
+    for attempt in range(3):
+        with start(project, *words) as program:
+            assert program.stdout is not None and program.stdin is not None and program.stderr is not None
+            parameters = pika.URLParameters(json.loads(program.stdout.readline())["url"])
+            with suppress(pika.exceptions.AMQPError), pika.BlockingConnection(parameters) as connection:
+                connection.channel().queue_declare("q", durable=True, passive=attempt > 0)
+                assert connection.is_open
+                if attempt == 0:
+                    program.kill()
+                else:
+                    program.stdin.close()
+                program.wait(30)
+    assert (project.folder / "data/meta.sqlite").exists()
 
 
 def test_the_program_ends_when_nobody_reads_its_answers(project: ForeignProject) -> None:

@@ -27,20 +27,48 @@ def only_line(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("line", "says"),
     [
-        (["serve", "--bogus"], "--bogus"),
-        (["serve", "--amqp"], "--amqp"),
-        (["serve", "--mem"], "--mem"),
-        (["serve", "--memory", "--data", "data"], "not allowed with"),
-        (["bogus"], "bogus"),
-        ([], "COMMAND"),
+        ("serve --bogus", " serve: there is no option --bogus (`warren help serve` shows the usage)"),
+        ("serve --mem", " serve: there is no option --mem; did you mean --memory? (`warren help serve` shows"),
+        ("serve --amqp", " serve: --amqp needs a value (`warren help serve` shows the usage)"),
+        ("serve --memory --data d", " serve: --data and --memory exclude each other (`warren help serve` shows"),
+        ("serve d", " serve: 'd' is one word too many (`warren help serve` shows the usage)"),
+        ("serv", ": there is no command serv; did you mean serve? (`warren help` shows the usage)"),
+        ("migrat", ": there is no command migrat; did you mean migrate? (`warren help` shows the usage)"),
+        ("help serv", ": there is no command serv; did you mean serve? (`warren help` shows the usage)"),
+        ("store ini", " store: there is no action ini; did you mean init? (`warren help store` shows the usage)"),
+        ("store", " store: missing: ACTION (`warren help store` shows the usage)"),
+        ("completion csh", " completion: there is no shell csh; did you mean zsh? (`warren help completion` shows"),
+        ("copy --from d", " copy: missing: --to (`warren help copy` shows the usage)"),
+        ("-x help", " help: there is no option -x (`warren help help` shows the usage)"),
+        ("--vers", ": there is no option --vers; did you mean --version? (`warren help` shows the usage)"),
     ],
 )
-def test_a_wrong_command_line_ends_warren_with_one_line(arguments: list[str], says: str) -> None:
-    done = warren(*arguments)
-    assert (done.returncode, done.stdout) == (64, "")
-    assert only_line(done.stderr).startswith("warren") and says in done.stderr
+def test_a_wrong_command_line_ends_warren_with_one_sentence(
+    capsys: pytest.CaptureFixture[str], line: str, says: str
+) -> None:
+    with pytest.raises(SystemExit, match="64"):
+        main(line.split())
+    output = capsys.readouterr()
+    assert output.out == "" and only_line(output.err).startswith(f"warren{says}")
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "same"),
+    [("", 64, "--help"), ("help", 0, "--help"), ("help serve", 0, "serve --help"), ("version", 0, "--version"),
+     ("help store init", 0, "store init --help"), ("help migrate", 0, "migrate --help"), ("-h", 0, "--help")],
+)  # fmt: skip
+def test_help_and_the_version_are_commands_too(
+    capsys: pytest.CaptureFixture[str], line: str, status: int, same: str
+) -> None:
+    def printed(words: list[str]) -> tuple[object, str]:
+        try:
+            return main(words), capsys.readouterr().out
+        except SystemExit as ended:
+            return ended.code, capsys.readouterr().out
+
+    assert printed(line.split()) == (status, printed(same.split())[1])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +182,7 @@ def fails(_: object) -> int:
     ("option", "value", "status", "says"),
     [
         ("--config", "/none.toml", 78, "/none.toml: there is no such file or folder: check the path"),
-        ("--amqp", "localhost", 64, "command line: --amqp: 'localhost' is not HOST:PORT"),
+        ("--amqp", "localhost", 64, "command line: --amqp: 'localhost' is neither PORT nor HOST:PORT"),
     ],
 )
 def test_a_configuration_that_is_none_ends_warren_with_one_line(
@@ -219,7 +247,7 @@ def test_warrenctl_tells_in_one_line_that_nobody_answers() -> None:
         port = taken.getsockname()[1]
         done = warrenctl("ping", "--url", f"amqp://127.0.0.1:{port}")
     assert (done.returncode, done.stdout) == (69, "")
-    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: Connection refused"
+    assert only_line(done.stderr) == f"warrenctl: 127.0.0.1:{port}: connection refused: nothing listens at this port"
 
 
 @pytest.mark.sockets

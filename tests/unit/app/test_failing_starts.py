@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pwd
 import re
 import resource
 import socket
@@ -24,7 +25,7 @@ HOST = "127.16.4.1"
 ANY = f"{HOST}:0"
 WITHIN_S = 60
 NOBODY = 65534
-IN_USE = "another program listens there, perhaps RabbitMQ or another Warren"
+IN_USE = f"another program listens there: {Path('/proc/self/comm').read_text().strip()} (pid {os.getpid()})"
 OTHER = "chooses another address"
 NO_RIGHT = "the user nobody has no right to it: run as the user it belongs to, or change its owner or mode"
 OTHER_PATH = "choose another path"
@@ -48,14 +49,24 @@ class Start:
     def stored(self, data: object, *lines: str) -> list[str]:
         return [word for word in self.config(*lines) if word != "--memory"] + ["--data", str(data)]
 
+    def new(self, *lines: str) -> list[str]:
+        """The words of a broker with a data folder that has to be made, as has the one above it."""
+        return self.stored(self.folder / "new" / "data", *lines)
+
     def tls(self, certfile: object, keyfile: object, *lines: str) -> list[str]:
         files = f"ssl_options.certfile = {certfile}", f"ssl_options.keyfile = {keyfile}"
         return self.config(f"listeners.ssl.1 = {ANY}", *files, *lines)
 
     def file(self, name: str, text: str = "") -> Path:
         path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
+
+    def contents(self) -> set[Path]:
+        """All files and folders, without those by which the command itself runs."""
+        paths = (path.relative_to(self.folder) for path in self.folder.rglob("*"))
+        return {path for path in paths if path.parts[0] not in ("output", "installed")}
 
     def authority(self) -> tuple[Path, Path]:
         """Files with a certificate and its key."""
@@ -99,11 +110,11 @@ MANAGEMENT = "the service management cannot start: "
 # fmt: off
 CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
     "port in use": (
-        69, f"{TAKEN}--amqp HOST:PORT {OTHER}", lambda start: at(start, f"{HOST}:{start.taken}")),
+        69, f"{TAKEN}--amqp {HOST}:", lambda start: at(start, f"{HOST}:{start.taken}")),
     "port of HTTP in use": (
-        69, f"{MANAGEMENT}{TAKEN}--http HOST:PORT", lambda start: [*start.config(), "--http", f"{HOST}:{start.taken}"]),
+        69, f"{MANAGEMENT}{TAKEN}--http {HOST}:", lambda start: [*start.new(), "--http", f"{HOST}:{start.taken}"]),
     "port of metrics in use": (
-        69, f"the service prometheus cannot start: {TAKEN}the key",
+        69, f"the service prometheus cannot start: {TAKEN}--metrics {HOST}:",
         lambda start: start.config(f"prometheus.tcp.ip = {HOST}", f"prometheus.tcp.port = {start.taken}")),
     "address of another machine": (
         69, f"cannot listen at 203.0.113.9:0: this machine has no such address; --amqp HOST:PORT {OTHER}",
@@ -112,6 +123,9 @@ CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
         69, f"{DATA}data: it is a file, and a folder is needed", lambda start: start.stored(start.file("data"))),
     "data below a file": (
         69, f"{DATA}file/data: a part of the path is a file", lambda start: start.stored(start.file("file") / "data")),
+    "data are of something else": (
+        69, f"{DATA}project: it has files of something else, such as Makefile: choose a new folder, an empty one or",
+        lambda start: start.stored(start.file("project/Makefile").parent)),
     "metadata of something else": (
         69, f"{DATA}meta.sqlite: file is not a database: restore the file",
         lambda start: start.stored(start.file("meta.sqlite", "garbage" * 1000).parent)),
@@ -134,7 +148,7 @@ CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
         lambda start: start.config("log.file = .")),
     "definitions that are no JSON": (
         78, "cannot load the definitions: {folder}/definitions: failed to parse JSON",
-        lambda start: start.config(f"load_definitions = {start.file('definitions', '{')}")),
+        lambda start: start.new(f"load_definitions = {start.file('definitions', '{')}")),
     "log of requests below a file": (
         69, f"{MANAGEMENT}management.http_log_dir: ",
         lambda start: start.config(f"management.http_log_dir = {start.file('file')}/log")),
@@ -144,7 +158,7 @@ CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
 
 
 def at(start: Start, address: str) -> list[str]:
-    return ["serve", "--memory", "--amqp", address, *start.config()[-2:]]
+    return [*start.new(), "--amqp", address]
 
 
 def other_key() -> str:
@@ -152,9 +166,12 @@ def other_key() -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_start_that_fails_ends_with_one_sentence(start: Start, case: str) -> None:
-    status, sentence, words = CASES[case]
-    check(ended(start.folder, words(start)), status, sentence.format(folder=start.folder, taken=start.taken))
+def test_a_start_that_fails_ends_with_one_sentence_and_leaves_nothing(start: Start, case: str) -> None:
+    status, sentence, words_of = CASES[case]
+    words = words_of(start)
+    before = start.contents()
+    check(ended(start.folder, words), status, sentence.format(folder=start.folder, taken=start.taken))
+    assert start.contents() == before
 
 
 def test_a_folder_that_another_broker_has_is_named_with_what_to_do(start: Start) -> None:
@@ -166,6 +183,7 @@ def test_a_folder_that_another_broker_has_is_named_with_what_to_do(start: Start)
         locked.flush()
         sentence = f"{data} is in use by another broker (pid 4711); stop that one, or keep the data of this one in"
         check(ended(start.folder, start.stored(data)), 73, sentence)
+    assert (data / "lock").read_text() == "4711"
 
 
 def test_warrenctl_without_a_broker_says_where_it_looked(start: Start) -> None:
@@ -232,7 +250,7 @@ def test_a_user_without_the_right_is_named(start: Start, open_folder: Path) -> N
     data = start.folder / "data"
     data.mkdir(mode=0o700)
     words = start.stored(data)
-    check(run(start, words, user=NOBODY), 69, f"cannot use the data folder: {data}/lock: {NO_RIGHT}")
+    check(run(start, words, user=NOBODY), 69, f"cannot use the data folder: {data}: {NO_RIGHT}")
     check(run(start, ["doctor", "--data", str(data)], user=NOBODY), 69, f"{data}/meta.sqlite: {NO_RIGHT}")
     low = [*start.config(), "--amqp", f"{HOST}:80"]
     reason = "ports below 1024 need root or CAP_NET_BIND_SERVICE, which the user nobody lacks"
@@ -243,7 +261,9 @@ def test_a_user_without_the_right_is_named(start: Start, open_folder: Path) -> N
     key.chmod(0o600)
     check(run(start, start.tls(certificate, key), user=NOBODY), 69, f"cannot listen with TLS: {key}: {NO_RIGHT}")
     status, output = run(start, ["--data", str(data), "status"], WARRENCTL, user=NOBODY)
-    assert status == 69 and "Only root and the user of the broker may use this socket" in output
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    says = f"Only root and the user of the broker, {name}, may use this socket: run `sudo -u {name} warrenctl ...`, or"
+    assert status == 69 and says in output
 
 
 @OF_ROOT

@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -54,5 +53,5 @@ def test_a_start_without_memory_for_a_thread_ends_with_a_sentence(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     monkeypatch.setattr(main, "DIGITS", sys.get_int_max_str_digits())  # it holds for the whole process
     with capture_logs() as lines:
-        assert main.serve(Config(data_dir=str(tmp_path)), cast("Sources", None)) == 69
+        assert main.serve(Config(data_dir=str(tmp_path)), Sources(environment={})) == 69
     assert lines[-1]["event"] == "cannot_open_data" and "not enough memory" in lines[-1]["reason"]

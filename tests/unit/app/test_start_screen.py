@@ -41,7 +41,10 @@ def test_what_is_not_served_is_shown_with_the_reason_and_what_to_do() -> None:
     storage = StorageStatus("memory", "")
     shown = start_screen("1.2.3", "w@h", {"amqps": ["[::]:5671"]}, "", "", storage, "", lacking).splitlines()
     assert f"  Browser       {lacking['http']}" in shown
-    assert "  AMQP with TLS amqps://[::]:5671" in shown
+    assert "  AMQP with TLS amqps://localhost:5671, and at every other address of this machine" in shown
+    bound = {"http": ["0.0.0.0:80"]}
+    shown = start_screen("1.2.3", "w@h", bound, "", "", storage, "/mq").splitlines()
+    assert "  Browser       http://localhost:80/mq/, and at every other address of this machine" in shown
 
 
 def test_commands_have_the_path_that_a_second_terminal_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

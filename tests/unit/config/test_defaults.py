@@ -68,7 +68,7 @@ def test_the_name_of_a_node_stays_as_it_is_given(conf: Path) -> None:
 
 def test_tls_needs_a_certificate(conf: Path) -> None:
     conf.write_text("listeners.ssl.default = 5671")
-    assert refused(conf) == f"{conf}:1: listeners.ssl: needs ssl_options.certfile"
+    assert refused(conf) == f"{conf}:1: listeners.ssl: needs ssl_options.certfile in the configuration file"
     assert refused(None, {"amqps": ["localhost:1"]}).startswith("command line: --amqps: listeners.ssl: needs")
     for part in ("management", "prometheus"):
         conf.write_text(f"\n{part}.ssl.port = 15671")

@@ -60,7 +60,8 @@ def test_listeners_of_the_command_line_and_of_the_environment_replace_those_of_f
 def test_an_error_of_the_command_line_is_not_blamed_on_the_file(conf: Path) -> None:
     conf.write_text("heartbeat = 5")
     assert refused(conf, {"log_level": "loud"}).startswith("command line: --log-level: ")
-    assert refused(conf, {"amqp": ["localhost"]}) == "command line: --amqp: 'localhost' is not HOST:PORT"
+    assert refused(conf, {"amqp": ["localhost"]}) == "command line: --amqp: 'localhost' is neither PORT nor HOST:PORT"
+    assert refused(conf, {"metrics": "65536"}) == "command line: --metrics: '65536' is not a port between 0 and 65535"
     assert refused(conf, {"data_dir": ""}) == "command line: --data: warren.data_dir: is empty"
 
 
@@ -70,6 +71,18 @@ def test_the_options_of_serve_are_keys(conf: Path) -> None:
     config = load(conf, flags)
     assert (config.data_dir, config.memory, config.sync, config.log.level) == ("d", False, "os", "error")
     assert config.listeners_ssl == (("h", 1),)
+
+
+def test_an_option_with_a_port_alone_means_the_default_address(conf: Path) -> None:
+    conf.write_text("listeners.tcp.1 = 10.0.0.1:1\nprometheus.tcp.listener = none\nmanagement.tcp.ip = 10.0.0.2")
+    flags = {"amqp": ["5673"], "http": "15673", "metrics": "15693"}
+    for environment, host in (({}, "127.0.0.1"), ({"RABBITMQ_NODE_IP_ADDRESS": "auto"}, "::")):
+        config = load(conf, flags, environment)
+        http, metrics = config.management.tcp, config.prometheus.tcp_listener
+        assert config.listeners_tcp == ((host, 5673),)
+        assert [(one.ip, one.port) for one in (http, metrics)] == [(host, 15673), (host, 15693)]
+    metrics = load(conf, {"metrics": "[::1]:0"}).prometheus.tcp_listener
+    assert (metrics.ip, metrics.port) == ("::1", 0)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +164,7 @@ def test_what_can_change_while_the_broker_runs_is_read_again_and_options_still_w
         given.load()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5672", ":5672", "::1:5672", "host:", "host:-1", "host:65536", "host:x", "host:²"]
-)
+@pytest.mark.parametrize("text", ["", ":5672", "::1:5672", "host:", "host:-1", "host:65536", "host:x", "host:²"])
 def test_an_address_without_host_or_port_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"HOST:PORT|not a port"):
-        parse_address(text)
+        parse_address(text, "127.0.0.1")

@@ -76,3 +76,31 @@ def test_without_plain_listeners_there_is_tls_and_nothing_else(tmp_path: Path) -
         port = int(address.rpartition(":")[2])
         with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, ssl_options=options)):
             pass
+
+
+def test_an_alarm_is_logged_with_the_disk_its_free_space_and_the_limit(daemon: BrokerProcess) -> None:
+    daemon.configure("disk_free_limit.absolute = 8000TB", "vm_memory_high_watermark.absolute = 1MB")
+    daemon.start()
+    disk, memory = (
+        next(line for line in daemon.events("alarm_set") if line["resource"] == resource)
+        for resource in ("disk", "memory")
+    )
+    place = f" are free at {daemon.data.absolute()}, the limit is 8000000.0 GB.\n"
+    assert disk["disk"] == str(daemon.data.absolute()) and place in disk["msg"] and "*" not in disk["msg"]
+    assert 0 < disk["free_bytes"] < disk["limit_bytes"] == 8000 * 10**12
+    assert memory["used_bytes"] > memory["limit_bytes"] == 10**6
+
+
+def test_a_killed_broker_in_memory_leaves_nothing_once_the_next_one_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    broker, other = (BrokerProcess(tmp_path / name, memory=True) for name in ("broker", "other"))
+    with other:
+        with broker:
+            killed = Path(broker.addresses["control"][0]).parent
+            broker.kill()
+        with broker:
+            sockets = {path.parent for path in tmp_path.glob("warren-*/ctl.sock")}
+            assert sockets == {Path(one.addresses["control"][0]).parent for one in (broker, other)}
+            assert not killed.exists()

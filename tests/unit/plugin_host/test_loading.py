@@ -171,7 +171,7 @@ def test_a_distribution_brings_a_command_of_warren(tmp_path: Path) -> None:
     done = process(tmp_path, "greet", "--name", "rabbit")
     assert (done.returncode, done.stdout, done.stderr) == (3, "hello rabbit\n", "")
     assert "say hello" in process(tmp_path, "--help").stdout
-    assert process(tmp_path, "greet").stderr == "warren greet: the following arguments are required: --name\n"
+    assert process(tmp_path, "greet").stderr == "warren greet: missing: --name (`warren help greet` shows the usage)\n"
 
 
 def test_a_command_that_cannot_be_used_is_named_in_one_line_and_no_other_is_the_worse_for_it(tmp_path: Path) -> None:

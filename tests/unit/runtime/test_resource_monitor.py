@@ -187,3 +187,11 @@ def test_the_free_space_that_is_shown_is_the_last_known_one_while_the_disk_canno
 
     machine.resources.free_bytes = refuse
     assert machine.resources.shown_free_bytes() == 700
+
+
+def test_an_alarm_is_described_by_what_was_measured_and_its_limit() -> None:
+    machine = Machine(longest_bytes=70)
+    machine.resources.memory_limit_bytes, machine.resources.disk_free_limit_bytes = 600, 50
+    assert machine.resources.facts("/data", "memory") == {"used_bytes": 500, "limit_bytes": 600}
+    assert machine.resources.facts("/data", "disk") == {"disk": "/data", "free_bytes": 1000, "limit_bytes": 70}
+    assert machine.resources.facts("/data", "store") == {}

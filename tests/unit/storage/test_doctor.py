@@ -17,10 +17,11 @@ from structlog.testing import capture_logs
 
 from tests.support.journal import commit
 from warren.broker.amqp.framing import content_frames
+from warren.broker.app.data_folder import DataFolder
 from warren.broker.app.main import open_store
 from warren.broker.app.open_storage import Store
 from warren.broker.cli import main
-from warren.broker.config import Config
+from warren.broker.config import Config, Sources
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredGlobalParameter, StoredQueue, StoredVHost
 from warren.broker.core.metadata.unfinished_import import ADVICE, UNFINISHED_IMPORT
@@ -198,10 +199,8 @@ def test_a_lost_log_is_damage(capsys: CaptureFixture[str], tmp_path: Path, log: 
         Store(Config(data_dir=str(tmp_path)))
     assert contents(log) == {}
     (log / "00000001.log").touch()
-    (tmp_path / "lock").unlink()  # the process holds it
     store = Store(Config(data_dir=str(tmp_path)))
     store.close()
-    (tmp_path / "lock").unlink()
     assert not any(map(len, store.queues.values())) and run_doctor(capsys, log)[0] == 0
 
 
@@ -403,7 +402,8 @@ def test_a_lack_of_memory_is_no_damage(capsys: CaptureFixture[str], log: Path, m
     monkeypatch.setattr(recovery, "_heads", exhausted)
     with capture_logs() as lines:
         data = Config(data_dir=str(log.parent))
-        assert asyncio.run(open_store(data, {}, cast("Ending", None), cast("Systemd", None))) == 69
+        folder = DataFolder(data, Sources(environment={}))
+        assert asyncio.run(open_store(data, folder, {}, cast("Ending", None), cast("Systemd", None))) == 69
     assert lines[-1]["event"] == "cannot_open_data" and "not enough memory" in lines[-1]["reason"]
     (log.parent / "lock").unlink()  # the process holds it
     assert examine(log.parent) == 69

@@ -44,6 +44,9 @@ async function arrival(promise) {
   }
 }
 
+/** Ask for a file of the user interface, such as a document; the response may be a refusal. Raises APIError. */
+export const file = (target, signal) => arrival(fetch(new URL(target, document.baseURI), { signal }));
+
 async function reasonOf(response) {
   const text = await arrival(response.text());
   try {
@@ -88,6 +91,9 @@ export const get = async (target, query, signal) => json(await send("GET", targe
 /** PUT with a JSON body. */
 export const put = async (target, body = {}, signal) => json(await send("PUT", target, { body, signal }));
 
+/** PUT of an object; true if it is new, false if one was there. */
+export const set = async (target, body = {}) => (await send("PUT", target, { body })).status === 201;
+
 /** POST with a JSON body; returns the decoded body. */
 export const post = async (target, body = {}, query, signal) => json(await send("POST", target, { body, query, signal }));
 
@@ -112,4 +118,4 @@ export async function lines(target, query, signal, take, opened = () => {}) {
   }
 }
 
-export default { get, put, post, remove, send, lines };
+export default { get, put, set, post, remove, send, lines, file };

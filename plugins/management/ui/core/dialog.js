@@ -1,6 +1,7 @@
 /** Dialogs: a confirmation that names the consequence, and one with any content. */
 
 import { h } from "../web/dom.js";
+import { count } from "../web/format.js";
 
 /**
  * Show a dialog until it is closed.
@@ -26,7 +27,7 @@ export function dialog(title, content) {
   });
 }
 
-const NAMED = 20; // names shown in a confirmation
+export const NAMED = 20; // names shown in a confirmation
 
 /**
  * Ask before an action that cannot be undone.
@@ -34,11 +35,12 @@ const NAMED = 20; // names shown in a confirmation
  * @param {string} consequence of the action: "Their messages are lost."
  * @param {string[]} names of the objects
  * @param {string} action the label of the button
+ * @param {number} number of the objects, of which `names` may have the first ones
  * @returns {Promise<boolean>}
  */
-export async function confirm(title, consequence, names = [], action = "Delete") {
+export async function confirm(title, consequence, names = [], action = "Delete", number = names.length) {
   const listed = names.slice(0, NAMED).map((name) => h("li", {}, name));
-  if (names.length > NAMED) listed.push(h("li", {}, `and ${names.length - NAMED} more`));
+  if (number > listed.length) listed.push(h("li", {}, `and ${count(number - listed.length)} more`));
   return (await dialog(title, (close) => [
     h("p", {}, consequence),
     names.length ? h("ul.names", {}, listed) : null,

@@ -1,5 +1,6 @@
 /** Forms made from a list of fields, and tables of typed arguments. */
 
+import { confirm } from "./dialog.js";
 import { h } from "../web/dom.js";
 
 let serial = 0;
@@ -108,24 +109,30 @@ function empty(element, sent) {
 /**
  * Make a form. A refusal is shown below it; while it is being sent its button is disabled.
  * @param {{fields: Array, submit: string, run: (values, stored) => Promise, extra?: Node[],
- *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>}} options
+ *   danger?: boolean, label?: string, keep?: boolean, clear?: () => void, latest?: () => Promise<Object>,
+ *   replaced?: (values) => Promise<string>}} options
  *   `fields` may contain nodes among the fields; after `run` the form is emptied, except its selects and later entries,
  *   unless `keep` is set; `clear` empties the inputs of `extra`, unless something was entered meanwhile; `latest` lets the
- *   form follow the object that it changes, and returns the object, before the values are read
+ *   form follow the object that it changes, and returns the object, before the values are read; `replaced` names the object
+ *   that these values would replace, or returns "": the user is asked first
  */
-export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest }) {
+export function form({ fields, submit, run, extra = [], danger = false, label, keep = false, clear = () => {}, latest, replaced }) {
   const problem = h("p.problem", { role: "alert", hidden: true });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, submit);
   const rows = fields.map((field) => (field instanceof Node ? field : fieldRow(field)));
   const element = h("form", { "aria-label": label ?? submit }, rows, extra, problem, h("div.buttons", {}, button));
   element.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const isFocused = document.activeElement === button; // a disabled button loses the focus
     button.disabled = true;
     problem.hidden = true;
     try {
       const stored = await latest?.();
       const sent = contentsOf(element);
-      await run(valuesOf(element), stored);
+      const values = valuesOf(element);
+      const existing = await replaced?.(values);
+      if (existing && !await confirm(`Replace ${existing}?`, "It exists. All its settings are replaced by those of the form.", [], "Replace")) return;
+      await run(values, stored);
       saved.set(element, sent);
       if (keep) return;
       const entered = JSON.stringify([...contentsOf(element)]) !== JSON.stringify([...sent]);
@@ -136,6 +143,7 @@ export function form({ fields, submit, run, extra = [], danger = false, label, k
       problem.hidden = false;
     } finally {
       button.disabled = false;
+      if (isFocused && document.activeElement === document.body) button.focus();
     }
   });
   saved.set(element, contentsOf(element));
@@ -192,8 +200,8 @@ export function argumentsTable({ label, known = [], value = {} }) {
   const groups = Map.groupBy ? Map.groupBy(known, (one) => one.group ?? "") : new Map([["", known]]);
   write(value);
   const element = h("fieldset.field", { data: { field: label } }, h("legend", {}, label), rows,
-    h("button", { onclick: () => add().querySelector("input").focus() }, "Add"),
-    [...groups].map(([group, ones]) => h("div.offers", {}, group ? h("span", {}, group) : null, ones.map(offer))));
+    [...groups].map(([group, ones]) => h("div.offers", {}, group ? h("span", {}, group) : null, ones.map(offer))),
+    h("div.offers", {}, h("button.quick", { onclick: () => add().querySelector("input").focus() }, known.length ? "another key" : "add a key")));
   const read = () => {
     const result = {};
     for (const row of rows.children) {

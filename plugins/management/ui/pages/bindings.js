@@ -1,7 +1,7 @@
 /** The bindings of a queue or an exchange: lists with Unbind, and the forms that add one. */
 
 import { DEFAULT_EXCHANGE, List, api, argumentsTable, confirm, form, h, paged, path, short, tasks } from "../toolkit.js";
-import { attempt, link, tableOf } from "./widgets.js";
+import { attempt, link, nameField, tableOf, withRights } from "./widgets.js";
 
 /** The path of a queue or an exchange with its bindings as destination: `to({vhost, kind: "queue", name})`. */
 const listTo = ({ vhost, kind, name }) =>
@@ -17,7 +17,8 @@ const described = (binding) =>
 async function unbind(context, binding) {
   if (!await confirm("Remove this binding?", "Messages are not routed by it any more.", [described(binding)], "Unbind")) return;
   const { vhost, source, destination_type: kind, destination, properties_key: key } = binding;
-  await attempt(() => api.remove(between(vhost, source, kind, destination) + path`/${key}`), "The binding was not removed: ");
+  const remove = () => api.remove(between(vhost, source, kind, destination) + path`/${key}`);
+  await attempt(() => withRights(vhost, [["write", destination], ["read", source]], remove), "The binding was not removed: ");
   context.refresh();
 }
 
@@ -37,18 +38,21 @@ const TO = {
 };
 
 /** A list of bindings and the form that adds one: `{element, refresh}`. */
-function bindings(context, { name, label, columns, target, adding, fields, bind }) {
+function bindings(context, vhost, { name, label, columns, target, adding, fields, ends }) {
   const table = new List({
-    name, label, key: identity, empty: "no bindings", local: true, filtered: "name or key",
+    name, label, key: identity, empty: "no bindings: the form below adds one.", local: true, filtered: "name or key",
     columns: [...columns, { id: "unbind", title: "Operations", always: true, cell: unbindButton(context) }],
     load: paged(api.get, () => target),
   });
   const argumentRows = argumentsTable({ label: "Arguments" });
   const add = form({
-    label: adding, submit: "Bind", fields: [...fields, { name: "key", label: "Routing key" }],
+    label: adding, submit: "Bind", fields: [...fields(() => add), { name: "key", label: "Routing key" }],
     extra: [argumentRows.element], clear: () => argumentRows.write({}),
     async run(values) {
-      await api.post(bind(values), { routing_key: values.key, arguments: argumentRows.read() });
+      const { source, kind, destination } = ends(values);
+      const binding = { routing_key: values.key, arguments: argumentRows.read() };
+      await withRights(vhost, [["write", destination], ["read", source]], () =>
+        api.post(between(vhost, source, kind, destination), binding));
       tasks.changed("The binding is added.");
     },
   });
@@ -58,24 +62,26 @@ function bindings(context, { name, label, columns, target, adding, fields, bind 
 /** The bindings to a queue or an exchange. */
 export function bindingsTo(context, object) {
   const { vhost, kind, name } = object;
-  return bindings(context, {
+  return bindings(context, vhost, {
     name: "bindings_to", label: `Bindings to this ${kind}`, columns: [FROM, KEY, ARGUMENTS], target: listTo(object),
-    adding: `Add binding to this ${kind}`, fields: [{ name: "source", label: "From exchange", required: true }],
-    bind: ({ source }) => between(vhost, source, kind, name),
+    adding: `Add binding to this ${kind}`,
+    fields: () => [nameField({ name: "source", label: "From exchange", required: true }, () => ({ vhost, kind: "exchange" }))],
+    ends: ({ source }) => ({ source, kind, destination: name }),
   });
 }
 
 /** The bindings from an exchange. */
 export function bindingsFrom(context, object) {
   const { vhost, name } = object;
-  return bindings(context, {
+  return bindings(context, vhost, {
     name: "bindings_from", label: "Bindings from this exchange", columns: [TO, KEY, ARGUMENTS], target: listFrom(object),
     adding: "Add binding from this exchange",
-    fields: [
+    fields: (form) => [
       { name: "kind", label: "To", type: "select", options: ["queue", "exchange"] },
-      { name: "destination", label: "Name of the destination", required: true },
+      nameField({ name: "destination", label: "Name of the destination", required: true },
+        () => ({ vhost, kind: form().elements.kind.value })),
     ],
-    bind: ({ kind, destination }) => between(vhost, name, kind, destination),
+    ends: ({ kind, destination }) => ({ source: name, kind, destination }),
   });
 }
 

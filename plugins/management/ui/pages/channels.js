@@ -8,23 +8,24 @@ const yes = (value) => (value ? "●" : "○");
 
 const CONSUMERS = [
   { id: "queue", title: "Queue", sort: "queue.name", cell: ({ queue }) => link.queue(queue.vhost, queue.name) },
-  { id: "vhost", title: "Virtual host", sort: "queue.vhost", cell: ({ queue }) => link.vhost(queue.vhost) },
-  { id: "channel", title: "Channel", cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "") },
+  { id: "vhost", title: "Virtual host", sort: "queue.vhost", wide: true, cell: ({ queue }) => link.vhost(queue.vhost) },
+  { id: "channel", title: "Channel", wide: true, cell: ({ channel_details: channel }) => (channel.name ? link.channel(channel.name) : "") },
   { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag) },
-  { id: "user", title: "User", sort: "channel_details.user", cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
-  { id: "ack", title: "Ack required", sort: "ack_required", cell: (one) => yes(one.ack_required) },
-  { id: "exclusive", title: "Exclusive", sort: "exclusive", cell: (one) => yes(one.exclusive) },
-  { id: "prefetch", title: "Prefetch count", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
+  { id: "user", title: "User", sort: "channel_details.user", wide: true, cell: ({ channel_details: { user } }) => (user ? link.user(user) : "") },
+  { id: "ack", title: "Ack", sort: "ack_required", wide: true, cell: (one) => yes(one.ack_required) },
+  { id: "exclusive", title: "Exclusive", sort: "exclusive", wide: true, cell: (one) => yes(one.exclusive) },
+  { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, cell: (one) => format.count(one.prefetch_count) },
   { id: "active", title: "Active", sort: "active", cell: (one) => yes(one.active) },
-  { id: "activity", title: "Activity status", sort: "activity_status", cell: (one) => one.activity_status },
-  { id: "arguments", title: "Arguments", cell: (one) => (Object.keys(one.arguments ?? {}).length ? tableOf(one.arguments) : "") },
+  { id: "activity", title: "Status", sort: "activity_status", shown: false, cell: (one) => one.activity_status },
+  { id: "arguments", title: "Arguments", wide: true, sparse: true, cell: (one) => (Object.keys(one.arguments ?? {}).length ? tableOf(one.arguments) : "") },
 ];
 
 /** The identity of a consumer in a list. */
 export const consumerKey = (one) => [one.channel_details.name, one.consumer_tag];
 
 /** The columns of all consumers but those with these ids, which the page says already. */
-export const consumerColumns = (...without) => CONSUMERS.filter((column) => !without.includes(column.id));
+export const consumerColumns = (...without) =>
+  CONSUMERS.filter((column) => !without.includes(column.id)).map((column) => ({ ...column, shown: true }));
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");
@@ -37,18 +38,18 @@ const prefetch = (one) => [
 ].join("");
 
 const COLUMNS = [
-  { id: "name", title: "Channel", sort: "name", always: true, cell: (one) => link.channel(one.name) },
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => link.vhost(one.vhost) },
-  { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
-  { id: "mode", title: "Mode", cell: mode },
-  { id: "state", title: "State", sort: "state", cell: (one) => state(one.idle_since ? "idle" : one.state) },
+  { id: "channel", title: "Channel", sort: "name", always: true, cell: (one) => link.channel(one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => link.vhost(one.vhost) },
+  { id: "user", title: "User", sort: "user", wide: true, cell: (one) => link.user(one.user) },
+  { id: "mode", title: "Mode", wide: true, sparse: true, cell: mode },
+  { id: "state", title: "State", sort: "state", wide: true, cell: (one) => state(one.idle_since ? "idle" : one.state) },
   countColumn("consumers", "Consumers", "consumer_count", { shown: false }),
-  countColumn("unconfirmed", "Unconfirmed", "messages_unconfirmed"),
+  countColumn("unconfirmed", "Unconfirmed", "messages_unconfirmed", { wide: true }),
   countColumn("uncommitted", "Uncommitted", "messages_uncommitted", { shown: false }),
-  { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, cell: prefetch },
+  { id: "prefetch", title: "Prefetch", sort: "prefetch_count", number: true, wide: true, cell: prefetch },
   countColumn("unacked", "Unacked", "messages_unacknowledged"),
   rateColumn("publish", "Publish", "publish"),
-  rateColumn("confirm", "Confirm", "confirm"),
+  rateColumn("confirm", "Confirm", "confirm", { wide: true }),
   rateColumn("unroutable", "Unroutable (drop)", "drop_unroutable", { shown: false }),
   rateColumn("returned", "Unroutable (return)", "return_unroutable", { shown: false }),
   rateColumn("deliver", "Deliver / get", "deliver_get"),
@@ -60,7 +61,8 @@ const COLUMNS = [
 export const channelColumns = (...ids) => COLUMNS.filter((column) => ids.includes(column.id)).map((column) => ({ ...column, shown: true }));
 
 const createList = (context) => listPage("Channels", new List({
-  name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name, empty: "no channels",
+  name: "channels", label: "Channels", columns: COLUMNS, key: (one) => one.name,
+  empty: "no channels: clients open them on a connection",
   load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/channels` : "channels")),
 }));
 
@@ -96,7 +98,8 @@ function createChannel(context) {
 }
 
 const createConsumers = (context) => listPage("Consumers", new List({
-  name: "consumers", label: "Consumers", columns: CONSUMERS, key: consumerKey, filtered: "queue or tag", empty: "no consumers",
+  name: "consumers", label: "Consumers", columns: CONSUMERS, key: consumerKey, filtered: "queue or tag",
+  empty: "no consumers: clients start one with basic.consume",
   load: paged(api.get, () => (context.vhost ? path`consumers/${context.vhost}` : "consumers")),
 }));
 

@@ -1,7 +1,7 @@
 /** The cluster's name, parameters, feature flags, the configuration, and the log as it is written. */
 
 import { List, api, fill, form, h, may, path, short, tasks, typed, whole } from "../toolkit.js";
-import { deleteObjects, folded, save, section, vhostField } from "./widgets.js";
+import { deleteObjects, folded, replaced, save, section, vhostField } from "./widgets.js";
 
 function createCluster() {
   const name = h("div");
@@ -25,6 +25,7 @@ function createCluster() {
 
 const targetOf = ({ component, vhost, name }) =>
   (component === undefined ? path`global-parameters/${name}` : path`parameters/${component}/${vhost}/${name}`);
+const placeOf = ({ component, vhost, name }) => (component === "global" ? { name } : { component, vhost, name });
 const NAME = { id: "name", title: "Name", sort: "name", always: true, cell: (one) => short(one.name) };
 
 function createParameters(context) {
@@ -34,7 +35,7 @@ function createParameters(context) {
   const value = { id: "value", title: "Value", cell: (one) => h("code.detail", {}, JSON.stringify(one.value)) };
   const actions = [{ label: "Clear", run: remove, danger: true }];
   const table = new List({
-    name: "parameters", label: "Parameters", key: (one) => [one.component, one.vhost, one.name], empty: "no parameters", actions,
+    name: "parameters", label: "Parameters", key: (one) => [one.component, one.vhost, one.name], empty: "no parameters: upstreams of federation are some; “Set a parameter” below sets any", actions,
     load: whole((signal) => api.get("parameters", {}, signal)),
     columns: [
       { id: "component", title: "Component", sort: "component", cell: (one) => one.component },
@@ -46,15 +47,16 @@ function createParameters(context) {
     load: whole((signal) => api.get("global-parameters", {}, signal)), columns: [NAME, value],
   }) : null;
   const add = form({
-    label: "Set a parameter", submit: "Set parameter",
+    label: "Set a parameter", submit: "Set parameter", replaced: replaced("parameter", (values) => targetOf(placeOf(values))),
     fields: [
-      { name: "component", label: "Component", required: true, help: "federation-upstream, federation-upstream-set; or global" },
+      { name: "component", label: "Component", type: "list", required: true, options: ["federation-upstream", "federation-upstream-set", "global"],
+        help: "global: a parameter of the whole broker" },
       vhostField(context), { name: "name", label: "Name", required: true },
       { name: "value", label: "Value (JSON)", type: "area", value: "{}" },
     ],
     async run({ component, vhost, name, value: text }) {
       const value = typed("json", text, "Value");
-      const place = component === "global" ? { name } : { component, vhost, name };
+      const place = placeOf({ component, vhost, name });
       await api.put(targetOf(place), { ...place, value });
       context.refresh();
     },

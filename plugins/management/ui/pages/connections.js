@@ -6,7 +6,7 @@ import {
 } from "../toolkit.js";
 import { channelColumns } from "./channels.js";
 import { countColumn, dataChart, dataColumn } from "./rates.js";
-import { folded, heading, link, listPage, section, state, tableOf } from "./widgets.js";
+import { copyButton, folded, heading, link, listPage, section, state, tableOf } from "./widgets.js";
 
 const product = ({ client_properties: properties = {} }) => [properties.product, properties.version].filter((one) => typeof one === "string").join(" ");
 const named = ({ client_properties: properties = {} }) => (typeof properties.connection_name === "string" ? properties.connection_name : "");
@@ -17,18 +17,18 @@ const heartbeatOf = (one) => (one.timeout ? format.duration(one.timeout) : "none
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true,
     cell: (one) => [link.connection(one.name), named(one) && h("div", {}, h("small.name", {}, named(one)))] },
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => link.vhost(one.vhost) },
-  { id: "user", title: "User", sort: "user", cell: (one) => link.user(one.user) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => link.vhost(one.vhost) },
+  { id: "user", title: "User", sort: "user", wide: true, cell: (one) => link.user(one.user) },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
   { id: "state", title: "State", sort: "state", cell: stateOf },
-  { id: "tls", title: "TLS", sort: "ssl", cell: (one) => (one.ssl ? h("span", { title: cipherOf(one) }, "yes") : "no") },
-  { id: "protocol", title: "Protocol", sort: "protocol", cell: (one) => one.protocol },
-  countColumn("channels", "Channels", "channels"),
+  { id: "tls", title: "TLS", sort: "ssl", wide: true, cell: (one) => (one.ssl ? h("span", { title: cipherOf(one) }, "yes") : "no") },
+  { id: "protocol", title: "Protocol", sort: "protocol", wide: true, cell: (one) => one.protocol },
+  countColumn("channels", "Channels", "channels", { wide: true }),
   dataColumn("from", "From client", "recv_oct"),
   dataColumn("to", "To client", "send_oct"),
   { id: "heartbeat", title: "Heartbeat", sort: "timeout", number: true, shown: false, cell: heartbeatOf },
   { id: "connected", title: "Connected", sort: "connected_at", shown: false, cell: (one) => format.time(one.connected_at) },
-  { id: "client", title: "Client", sort: "client_properties.product", cell: (one) => short(product(one)) },
+  { id: "client", title: "Client", sort: "client_properties.product", wide: true, cell: (one) => short(product(one)) },
 ];
 
 /** Ask, then close connections; return whether they were closed. */
@@ -41,8 +41,20 @@ async function close(connections, reason = "Closed by an operator") {
   return true;
 }
 
+/** The text of the empty list: where clients connect. */
+function noConnections({ overview }) {
+  const ports = (overview.listeners ?? []).filter((one) => one.protocol.startsWith("amqp")).map(({ protocol, port }) =>
+    [protocol === "amqp" ? "amqp" : "amqps", port]);
+  if (!ports.length) return "no connections";
+  return ["no connections: clients connect to ", ports.map(([scheme, port], at) => {
+    const uri = `${scheme}://${location.hostname}:${port}`;
+    return [at > 0 && " or ", h("code", {}, uri), " ", copyButton(uri)];
+  })];
+}
+
 const createList = (context) => listPage("Connections", new List({
-  name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name, empty: "no connections",
+  name: "connections", label: "Connections", columns: COLUMNS, key: (one) => one.name,
+  empty: () => noConnections(context),
   load: paged(api.get, () => (context.vhost ? path`vhosts/${context.vhost}/connections` : "connections")),
   actions: [{ label: "Close", run: (chosen) => close(chosen), danger: true }],
 }));
@@ -56,7 +68,7 @@ function createConnection(context) {
   let shown = { name, user: "" };
   const channels = new List({
     name: "channels-of-connection", label: "Channels of the connection", small: true, key: (one) => one.name, empty: "no channels",
-    columns: channelColumns("name", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
+    columns: channelColumns("channel", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
     load: whole((signal) => api.get(`${here}/channels`, {}, signal)),
   });
   const element = h("div.page", {}, heading("Connection", name),

@@ -7,15 +7,15 @@ import {
 import { bindingsFrom, bindingsTo, defaultBindings } from "./bindings.js";
 import { publishForm } from "./publish_form.js";
 import { breakdown, exchangeChart, rateColumn, rateOf } from "./rates.js";
-import { deleteForm, deleteObjects, features, folded, heading, hideForbidden, link, listPage, section, tableOf, vhostField } from "./widgets.js";
+import { deleteForm, deleteObjects, emptyList, features, folded, heading, hideForbidden, link, listPage, section, tableOf, vhostBelow, vhostField, withRights } from "./widgets.js";
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (exchange) => exchange.vhost },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (exchange) => link.exchange(exchange.vhost, exchange.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (exchange) => exchange.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (exchange) => [link.exchange(exchange.vhost, exchange.name), vhostBelow(exchange)] },
   { id: "type", title: "Type", sort: "type", cell: (exchange) => exchange.type },
-  { id: "features", title: "Features", cell: features },
-  rateColumn("in", "Message rate in", "publish_in"),
-  rateColumn("out", "Message rate out", "publish_out"),
+  { id: "features", title: "Features", wide: true, cell: features },
+  rateColumn("in", "Rate in", "publish_in"),
+  rateColumn("out", "Rate out", "publish_out"),
 ];
 const FIELDS = [...COLUMNS.map((column) => column.sort).filter(Boolean), "durable,auto_delete,internal,arguments,policy"].join(",");
 const KNOWN_ARGUMENTS = [
@@ -40,7 +40,7 @@ async function removeExchanges(chosen) {
   const kept = chosen.length - exchanges.length;
   if (!exchanges.length) return tasks.say("The broker's own exchanges cannot be deleted.", "bad");
   const consequence = `Their bindings are deleted too.${kept ? ` ${format.count(kept)} of the broker's own are kept.` : ""}`;
-  return deleteObjects(exchanges, { kind: "exchange", consequence, describe: nameOf, target });
+  return deleteObjects(exchanges, { kind: "exchange", consequence, describe: nameOf, target, right: "configure" });
 }
 
 const types = (overview) => overview.exchange_types.filter((one) => !one.internal_purpose).map((one) => one.name);
@@ -61,14 +61,18 @@ function addForm(context) {
     ],
     async run({ vhost, name, type, durable, auto_delete, internal }) {
       const flags = { durable: durable === "true", auto_delete: auto_delete === "true", internal: internal === "true" };
-      await api.put(target({ vhost, name }), { type, ...flags, arguments: argumentRows.read() });
-      tasks.changed(`Exchange ${name} is declared.`);
+      const body = { type, ...flags, arguments: argumentRows.read() };
+      const alternate = body.arguments["alternate-exchange"];
+      const needed = [["configure", name], ...(alternate === undefined ? [] : [["read", name], ["write", alternate]])];
+      const isNew = await withRights(vhost, needed, () => api.set(target({ vhost, name }), body));
+      tasks.changed(isNew ? `Exchange ${name} is declared.` : `Exchange ${name} was there already, with these properties.`);
     },
   });
 }
 
 const createList = (context) => listPage("Exchanges", new List({
-  name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name], empty: "no exchanges",
+  name: "exchanges", label: "Exchanges", columns: COLUMNS, key: (exchange) => [exchange.vhost, exchange.name],
+  empty: () => emptyList(context, "exchanges", "“Add a new exchange” below declares one."),
   load: paged(api.get, () => (context.vhost ? path`exchanges/${context.vhost}` : "exchanges"), { columns: FIELDS }),
   actions: [{ label: "Delete", run: removeExchanges, danger: true }],
 }), folded("Add a new exchange", addForm(context)));

@@ -78,11 +78,20 @@ function check(topology, brokers) {
 /** A word for a POSIX shell: quoted, unless it has only letters, digits and a few marks. */
 const quoted = (word) => (/^[\w./:@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
-/** The commands for a broker. */
-export function commands({ upstreams, policy }, vhost) {
+/** True if a URI logs in as guest, by name or by default, at another machine: brokers let guest in from their own only. */
+export function isGuestElsewhere(text) {
+  return text.split(/\s+/).some((uri) => {
+    const [, login = "", host] = /^amqps?:\/\/(?:([^@/]*)@)?(\[[^\]]*\]|[^/:?]*)/i.exec(uri) ?? [];
+    return Boolean(host) && ["", "guest"].includes(login.split(":")[0]) && !/^(localhost|127\..*|\[::1\])$/i.test(host);
+  });
+}
+
+/** The commands for a broker; `clusterName` is the name to give it first, or "". */
+export function commands({ upstreams, policy }, vhost, clusterName) {
   const where = vhost === "/" ? [] : ["--vhost", vhost];
-  const lines = upstreams.map(({ name, value }) =>
-    ["warrenctl", "set_parameter", ...where, "federation-upstream", name, JSON.stringify(value)]);
+  const lines = clusterName ? [["warrenctl", "set_cluster_name", clusterName]] : [];
+  lines.push(...upstreams.map(({ name, value }) =>
+    ["warrenctl", "set_parameter", ...where, "federation-upstream", name, JSON.stringify(value)]));
   if (policy) {
     const { pattern, definition, priority, "apply-to": kind } = policy.body;
     const rank = priority ? ["--priority", String(priority)] : [];

@@ -2,7 +2,7 @@
 
 import { List, api, fill, form, format, h, path, short, tasks, whole } from "../toolkit.js";
 import { preview } from "./policies.js";
-import { deleteObjects, editColumn, folded, link, section, vhostField } from "./widgets.js";
+import { deleteObjects, editColumn, folded, link, replaced, section, vhostBelow, vhostField } from "./widgets.js";
 
 const ONE = "federation-upstream";
 const SET = "federation-upstream-set";
@@ -49,8 +49,8 @@ export const listOf = (policies, none) => (policies.length
   : h("p.empty", {}, none));
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.policy(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.policy(one.vhost, one.name), vhostBelow(one)] },
   { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
   { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
   { id: "upstream", title: "Upstreams", cell: (one) => short(upstreamOf(one)) },
@@ -66,7 +66,7 @@ const removePolicies = (policies) => deleteObjects(policies, {
 function federateForm(context) {
   const shown = h("p.long", { role: "status" });
   const element = form({
-    label: "Federate exchanges or queues", submit: "Federate", extra: [shown], clear: () => fill(shown, ""),
+    label: "Federate exchanges or queues", submit: "Federate", replaced: replaced("policy", target), extra: [shown], clear: () => fill(shown, ""),
     fields: [
       vhostField(context),
       { name: "name", label: "Name of the policy", required: true },
@@ -120,7 +120,8 @@ function federateForm(context) {
 export function policySection(context) {
   const all = async (signal) => (await api.get(context.vhost ? path`policies/${context.vhost}` : "policies", {}, signal)).filter(federates);
   const table = new List({ name: "federation-policies", label: "Policies that federate", columns: COLUMNS, small: true,
-    empty: "no policies that federate", load: whole(all), key: (one) => [one.vhost, one.name],
+    empty: "no policies that federate: upstreams have no effect until “Federate exchanges or queues” below names what to federate",
+    load: whole(all), key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removePolicies, danger: true }] });
   const adding = federateForm(context);
   const refresh = async (signal) => {

@@ -3,7 +3,7 @@
 import { List, api, argumentsTable, fieldRow, fill, form, format, h, may, path, short, tasks, whole } from "../toolkit.js";
 import { listOf, namesOf, policiesOfSet } from "./federation_policies.js";
 import { GROUPS } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, tableOf, vhostField } from "./widgets.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, tableOf, vhostBelow, vhostField } from "./widgets.js";
 
 const COMPONENT = "federation-upstream-set";
 const OVERRIDES = GROUPS.flatMap((group) => group.fields)
@@ -19,8 +19,8 @@ function memberText({ upstream, ...overrides }) {
 }
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.upstreamSet(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.upstreamSet(one.vhost, one.name), vhostBelow(one)] },
   { id: "upstreams", title: "Upstreams",
     cell: (one) => h("span.name", { title: one.value.map(memberText).join("\n") }, one.value.map(memberText).join(", ")) },
   editColumn((one) => ["federation-upstream-sets", one.vhost, one.name]),
@@ -67,10 +67,10 @@ function members(value) {
   return { element: h("div", {}, rows, more), read: () => [...rows.children].map((row) => readers.get(row)()), write };
 }
 
-function setForm({ label, submit, fixed, value, keep = false, latest, name }) {
+function setForm({ label, submit, fixed, value, keep = false, latest, name }) { // without `name` it is entered
   const rows = members(value);
   return form({
-    label, submit, keep, latest, fields: fixed, extra: [rows.element], clear: () => rows.write([{}]),
+    label, submit, keep, latest, replaced: name ? undefined : replaced("upstream set", target), fields: fixed, extra: [rows.element], clear: () => rows.write([{}]),
     async run(entered) {
       const here = name ?? entered;
       await api.put(target(here), { value: rows.read() });

@@ -95,14 +95,14 @@ function textOf(field, value) {
 
 /**
  * A form for the settings of an upstream.
- * @param {{label, submit, fixed: Array, value?: Object, keep?: boolean, latest?, run: (entered, value, stored) => Promise}} options
+ * @param {{label, submit, fixed: Array, value?: Object, keep?: boolean, latest?, replaced?, run: (entered, value, stored) => Promise}} options
  *   `fixed` are fields before the settings, `value` are stored settings to change
  */
-export function upstreamForm({ label, submit, fixed, value = {}, keep = false, latest, run }) {
+export function upstreamForm({ label, submit, fixed, value = {}, keep = false, latest, replaced, run }) {
   const groups = GROUPS.map((group) =>
     h("fieldset.field", {}, h("legend", {}, group.title), group === GROUPS[0] ? fixed.map(fieldRow) : null,
       group.fields.map(({ column, boolean, ...field }) => fieldRow({ ...field, value: textOf(field, value[field.name]) }))));
   const hidden = keep && !may.administer() && textOf(FIELDS[0], value.uri).includes(HIDDEN);
-  return form({ label, submit, keep, latest, fields: groups, run: (entered, stored) => run(entered, valueOf(entered), stored),
+  return form({ label, submit, keep, latest, replaced, fields: groups, run: (entered, stored) => run(entered, valueOf(entered), stored),
     extra: hidden ? [h("p", {}, "Passwords are shown to administrators only: enter them again in the URI.")] : [] });
 }

@@ -46,14 +46,14 @@ const inbound = (one) => (one.local_channel?.message_stats ?? one.message_stats)
 
 const COLUMNS = [
   { id: "upstream", title: "Upstream", sort: "upstream", always: true, cell: (one) => [upstreamPage(one), upstreamObject(one)] },
-  { id: "uri", title: "URI", sort: "uri", cell: (one) => short(one.uri) },
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
+  { id: "uri", title: "URI", sort: "uri", wide: true, cell: (one) => short(one.uri) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
   { id: "object", title: "Exchange / queue", sort: "name", always: true, cell: (one) => [object(one), h("small.detail", {}, one.type)] },
   { id: "node", title: "Node", sort: "node", shown: false, cell: (one) => one.node },
   { id: "state", title: "State", sort: "status", always: true, cell: stateOf },
-  { id: "rate", title: "Inbound message rate", sort: "local_channel.message_stats.confirm_details.rate", number: true,
+  { id: "rate", title: "Inbound rate", sort: "local_channel.message_stats.confirm_details.rate", number: true,
     cell: (one) => format.rate(inbound(one)), help: "messages that are safe here, a second" },
-  { id: "lag", title: "Lag", sort: "lag_ms", number: true, cell: lag,
+  { id: "lag", title: "Lag", sort: "lag_ms", number: true, sparse: true, wide: true, cell: lag,
     help: "the age of the newest message, from the timestamp that its publisher set" },
   countColumn("backlog", "Backlog", "backlog", { help: "messages that wait upstream" }),
   { id: "dropped", title: "Dropped", cell: dropped, shown: false,
@@ -62,8 +62,8 @@ const COLUMNS = [
   { id: "next", title: "Next attempt", sort: "next_attempt_at", cell: (one) => format.time(one.next_attempt_at), shown: false },
   countColumn("reconnects", "Reconnects", "reconnects", { shown: false, help: "failures of the link while it ran" }),
   countColumn("unconfirmed", "Unconfirmed", "unconfirmed", { shown: false }),
-  { id: "changed", title: "Last changed", sort: "changed_at", cell: (one) => format.time(one.changed_at) },
-  { id: "id", title: "ID", sort: "id", always: true, cell: (one) => linkTo(one, one.id) },
+  { id: "changed", title: "Last changed", sort: "changed_at", shown: false, cell: (one) => format.time(one.changed_at) },
+  { id: "id", title: "ID", sort: "id", always: true, wide: true, cell: (one) => linkTo(one, one.id) },
   { id: "tag", title: "Consumer tag", sort: "consumer_tag", cell: (one) => short(one.consumer_tag ?? ""), shown: false },
 ];
 
@@ -101,7 +101,9 @@ function createStatus(context) {
   const columns = [...COLUMNS];
   if (may.makePolicies()) columns.push({ id: "operations", title: "Operations", cell: restartButtons(context) });
   const table = new List({ name: "federation-links", label: "Federation links", filtered: "name or upstream", columns,
-    empty: "no links", load: paged(api.get, target),
+    empty: () => (may.makePolicies() ? ["no links: one needs an ", h("a", { href: router.address(["federation-upstreams"]) }, "upstream"),
+      " and a policy that names exchanges or queues of this broker; the ", h("a", { href: router.address(["federation", "wizard"]) }, "wizard"),
+      " sets both"] : "no links"), load: paged(api.get, target),
     key: (one) => `${one.type} ${localName(one)} in ${one.vhost}, upstream ${one.upstream} (${one.id})`,
     actions: may.makePolicies() ? [{ label: "Restart", run: restart }] : [] });
   onlyDown.addEventListener("change", () => {

@@ -3,7 +3,7 @@
 import { List, api, facts, fill, format, h, may, path, router, short, tasks, whole } from "../toolkit.js";
 import { listOf, namesOf, policiesOf, policySection } from "./federation_policies.js";
 import { GROUPS, restored, upstreamForm } from "./federation_settings.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, vhostField } from "./widgets.js";
+import { copyButton, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, vhostBelow, vhostField } from "./widgets.js";
 
 const COMPONENT = "federation-upstream";
 const URIS = [
@@ -22,13 +22,13 @@ const shownUris = (value) => [value.uri].flat().map((one) => format.uri(String(o
 /** The columns of all settings, named and ordered as in RabbitMQ; columns of rare settings are hidden at first. */
 const SHOWN = ["prefetch-count", "reconnect-delay", "ack-mode", "max-hops"];
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.upstream(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [link.upstream(one.vhost, one.name), vhostBelow(one)] },
   { id: "uri", title: "URI", always: true, cell: (one) => shownUris(one.value).map((uri) => h("span.name.row", { title: uri }, uri)) },
   ...GROUPS.flatMap((group) => group.fields)
     .filter((field) => field.name !== "uri")
     .map((field) => ({ id: field.name, title: field.column ?? field.label, sort: `value.${field.name}`,
-      number: field.type === "number", shown: SHOWN.includes(field.name),
+      number: field.type === "number", shown: SHOWN.includes(field.name), sparse: true,
       cell: (one) => (one.value[field.name] === undefined ? "" : short(format.value(one.value[field.name]))) })),
   editColumn((one) => ["federation-upstreams", one.vhost, one.name]),
 ];
@@ -41,7 +41,8 @@ const removeUpstreams = (upstreams) => deleteObjects(upstreams, {
 
 function addForm(context) {
   return upstreamForm({
-    label: "Add a new upstream", submit: "Add upstream", fixed: [vhostField(context), { name: "name", label: "Name", required: true }],
+    label: "Add a new upstream", submit: "Add upstream", replaced: replaced("upstream", target),
+    fixed: [vhostField(context), { name: "name", label: "Name", required: true }],
     async run(entered, value) {
       await api.put(target(entered), { value });
       tasks.changed(`Upstream ${entered.name} is set. It is used as soon as a policy names it.`);
@@ -49,11 +50,13 @@ function addForm(context) {
   });
 }
 
-const examples = () => h("ul", {}, URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), h("small.detail", {}, text))));
+const examples = () => h("ul", {}, URIS.map(([uri, text]) => h("li", {}, h("code.long", {}, uri), " ", copyButton(uri), h("small.detail", {}, text))));
 
 function createList(context) {
   const all = (signal) => api.get(context.vhost ? path`parameters/${COMPONENT}/${context.vhost}` : `parameters/${COMPONENT}`, {}, signal);
-  const table = new List({ name: "federation-upstreams", label: "Upstreams", columns: COLUMNS, empty: "no upstreams",
+  const table = new List({ name: "federation-upstreams", label: "Upstreams", columns: COLUMNS,
+    empty: () => ["no upstreams: “Add a new upstream” below names another broker, or the ",
+      h("a", { href: router.address(["federation", "wizard"]) }, "wizard"), " sets up several at once"],
     load: whole(all), key: (one) => [one.vhost, one.name],
     actions: [{ label: "Delete", run: removeUpstreams, danger: true }] });
   const policies = policySection(context);

@@ -1,15 +1,15 @@
 /** A guide to common topologies: it shows the commands for each broker, and sets what concerns this one. */
 
 import { api, confirm, fieldRow, fill, format, h, may, path, show, tasks } from "../toolkit.js";
-import { commands, plan, TOPOLOGIES } from "./federation_plan.js";
+import { commands, isGuestElsewhere, plan, TOPOLOGIES } from "./federation_plan.js";
 import { preview } from "./policies.js";
-import { section } from "./widgets.js";
+import { copyButton, section, vhostField } from "./widgets.js";
 
 const target = (vhost, name) => path`parameters/federation-upstream/${vhost}/${name}`;
 const inputOf = (row) => row.querySelector("input, select");
 
 /** The rows of brokers: name, URI and, in a fan-out, the broker above. */
-function brokerRows(first, changed) {
+function brokerRows(changed) {
   const rows = [];
   const element = h("div");
   const more = h("button", { onclick: () => add().name.focus() }, "Add a broker");
@@ -26,7 +26,8 @@ function brokerRows(first, changed) {
       changed();
     } }, "Remove");
     row.legend = h("legend", {}, `Broker ${number}`);
-    row.element = h("fieldset.field", {}, row.legend, fields.name, fields.uri, fields.above, row.remove);
+    row.guest = h("p.waiting", {}, "A broker lets the user guest in from its own machine only: name another user in the URI.");
+    row.element = h("fieldset.field", {}, row.legend, fields.name, fields.uri, row.guest, fields.above, row.remove);
     rows.push(row);
     element.append(row.element);
     changed();
@@ -36,8 +37,9 @@ function brokerRows(first, changed) {
   /** Offer as brokers above only those before, so that a tree has no circles. */
   function offer(topology) {
     rows.forEach((row, at) => {
-      row.legend.textContent = `Broker ${at + 1}${row.name.value === first ? " (this broker)" : ""}`;
-      show(row.remove, rows.length > 2);
+      row.legend.textContent = `Broker ${at + 1}${at === 0 ? " (this broker)" : ""}`;
+      show(row.guest, isGuestElsewhere(row.uri.value));
+      show(row.remove, at > 0 && rows.length > 2);
       show(row.aboveField, topology === "fan-out" && at > 0);
       const options = rows.slice(0, at).map((other, place) => other.name.value || `broker ${place + 1}`);
       const chosen = Math.min(Number(row.above.value || 0), Math.max(at - 1, 0));
@@ -52,21 +54,25 @@ function brokerRows(first, changed) {
 }
 
 /** Ask, then set the upstreams and the policy of this broker. */
-async function apply({ upstreams, policy }, vhost, refresh) {
+async function apply({ upstreams, policy }, vhost, clusterName, refresh) {
   const known = await api.get(path`parameters/federation-upstream/${vhost}`);
   const policies = await api.get(path`policies/${vhost}`);
   const names = upstreams.map((one) => one.name);
   const verb = (existing, name) => (existing.some((one) => one.name === name) ? "replace" : "add");
   const lines = upstreams.map(({ name, value }) =>
     `${verb(known, name)} upstream ${name}: ${[value.uri].flat().map(format.uri).join(" ")}`);
-  const { "apply-to": kind, pattern } = policy.body;
-  lines.push(`${verb(policies, policy.name)} policy ${policy.name}: ${kind} that match ${pattern}`);
+  if (clusterName) lines.unshift(`name this cluster ${clusterName}`);
+  if (policy) {
+    const { "apply-to": kind, pattern } = policy.body;
+    lines.push(`${verb(policies, policy.name)} policy ${policy.name}: ${kind} that match ${pattern}`);
+  }
   const others = known.filter((one) => !names.includes(one.name)).map((one) => one.name);
-  if (others.length) lines.push(`note: the policy uses all upstreams, also ${others.join(", ")}`);
+  if (policy && others.length) lines.push(`note: the policy uses all upstreams, also ${others.join(", ")}`);
   if (!(await confirm("Apply to this broker?", `In virtual host ${vhost}:`, lines, "Apply"))) return;
   const work = [
+    ...(clusterName ? [() => api.put("cluster-name", { name: clusterName })] : []),
     ...upstreams.map(({ name, value }) => () => api.put(target(vhost, name), { value })),
-    () => api.put(path`policies/${vhost}/${policy.name}`, policy.body),
+    ...(policy ? [() => api.put(path`policies/${vhost}/${policy.name}`, policy.body)] : []),
   ];
   const { failed } = await tasks.each("Federate", work, (step) => step());
   if (!failed.length) tasks.say("This broker is set. The status shows its links.");
@@ -80,8 +86,7 @@ function create(context) {
   const fields = {
     kind: fieldRow({ name: "apply-to", label: "Federate", type: "select",
       options: [["exchanges", "Exchanges"], ["queues", "Queues"]] }),
-    vhost: fieldRow({ name: "vhost", label: "Virtual host", value: context.vhost || "/",
-      help: "Of the exchanges or queues; the same at each broker." }),
+    vhost: fieldRow({ ...vhostField(context), help: "Of the exchanges or queues; the same at each broker." }),
     pattern: fieldRow({ name: "pattern", label: "Pattern", value: "^federated\\.", help: "A regular expression for their names." }),
     policy: fieldRow({ label: "Name of the policy", value: "federate" }),
     priority: fieldRow({ label: "Priority", type: "number", step: 1, placeholder: "0" }),
@@ -92,7 +97,7 @@ function create(context) {
   const result = h("div", { "aria-live": "polite" });
   const matches = h("p.long", { role: "status" });
   const ready = { brokers: false };
-  const brokers = brokerRows(here, () => {
+  const brokers = brokerRows(() => {
     if (ready.brokers) update();
   });
   const numberOf = (input) => (input.value === "" ? undefined : Number(input.value));
@@ -113,14 +118,17 @@ function create(context) {
       fill(result, h("p.empty", {}, `Not complete yet: ${error.message}.`));
       return;
     }
-    fill(result, planned.map((part) => {
-      const lines = commands(part, vhost);
-      const mine = part.name === here;
-      const applied = { onclick: () => apply(part, vhost, context.refresh) };
+    fill(result, planned.map((part, at) => {
+      const mine = at === 0;
+      const clusterName = mine && part.name === here ? "" : part.name;
+      const lines = commands(part, vhost, clusterName);
+      const text = lines.join("\n");
+      const applied = { onclick: () => apply(part, vhost, clusterName, context.refresh) };
       return h("section", { "aria-label": `Commands for ${part.name}` },
         h("h3.long", {}, part.name, mine ? h("small", {}, " this broker") : null),
-        lines.length ? h("pre", { tabindex: 0 }, lines.join("\n")) : h("p.empty", {}, "Nothing to set: it has no upstream."),
-        mine && lines.length ? h("button.primary", applied, "Apply to this broker") : null);
+        lines.length ? [h("pre", { tabindex: 0 }, text), h("div.buttons", {}, copyButton(text, "Copy commands"),
+          mine ? h("button.primary", applied, "Apply to this broker") : null)]
+          : h("p.empty", {}, "Nothing to set: it has no upstream."));
     }));
   }
 

@@ -12,6 +12,7 @@ import * as session from "../core/session.js";
 import { channelPage, channelsPage, consumersPage } from "./channels.js";
 import { clusterPages } from "./cluster.js";
 import { connectionPage, connectionsPage } from "./connections.js";
+import { documentPage } from "./documents.js";
 import { exchangePage, exchangesPage } from "./exchanges.js";
 import { setPage, setsPage } from "./federation_sets.js";
 import { linkPage, statusPage } from "./federation_status.js";
@@ -50,7 +51,24 @@ export const PAGES = [
   statusPage, linkPage, topologyPage, upstreamsPage, upstreamPage, setsPage, setPage, wizardPage,
   tracePage, reportsPage, reportPage,
   usersPage, userPage, vhostsPage, vhostPage, policiesPage, policyPage, operatorPolicyPage, limitsPage, ...clusterPages,
+  documentPage,
 ];
+
+// By route, or by its first segment
+const PARTS = {
+  overview: "operations#what-to-watch", nodes: "operations#what-to-watch", connections: "troubleshooting#clients-are-refused-closed-or-wait",
+  channels: "troubleshooting#clients-are-refused-closed-or-wait", consumers: "troubleshooting#clients-are-refused-closed-or-wait",
+  exchanges: "plugins", queues: "operations#when-memory-is-low", federation: "federation#how-an-exchange-link-works",
+  "federation/topology": "topologies#which-one", "federation/wizard": "topologies#which-one",
+  "federation-upstreams": "federation#upstreams", "federation-upstream-sets": "federation#upstreams",
+  trace: "analysis#one-message", reports: "analysis#the-analysis", users: "security#users-and-permissions",
+  vhosts: "security#users-and-permissions", policies: "federation#upstreams", "operator-policies": "security#limits",
+  limits: "security#limits", parameters: "federation#upstreams", features: "migration#what-is-accepted-without-effect",
+  cluster: "federation", configuration: "operations#reload-and-the-wait-for-a-start", log: "operations#logs",
+};
+
+/** The part of the documentation about a page, such as "operations#logs". */
+export const partAbout = ({ route }) => PARTS[route] ?? PARTS[route.split("/")[0]];
 
 /** The route of a section: that of its first page in the menu that the user may see, if there is a menu. */
 export function routeOf(section) {

@@ -1,7 +1,7 @@
 /** Limits of virtual hosts and users: the page with all of them, and the section on the page of one. */
 
-import { List, api, form, format, h, may, path, whole } from "../toolkit.js";
-import { attempt, link, section, vhostField } from "./widgets.js";
+import { List, api, form, format, h, may, path, tasks, whole } from "../toolkit.js";
+import { attempt, link, section, userField, vhostField } from "./widgets.js";
 
 const KINDS = {
   vhost: {
@@ -17,7 +17,7 @@ function tableOf(kind, load, context) {
     context.refresh();
   } }, "Clear");
   return new List({
-    name: way, label: title, small: true, key: (one) => one[kind], empty: "no limits", load,
+    name: way, label: title, small: true, key: (one) => one[kind], empty: "no limits: the form below sets one", load,
     columns: [{ id: kind, title: label, always: true, cell: (one) => KINDS[kind].link(one[kind]) },
       ...KINDS[kind].names.map((name) => ({ id: name, title: name, number: true,
         cell: (one) => (one.value[name] === undefined ? "" : [`${format.count(one.value[name])} `, clear(one, name)]) }))],
@@ -26,12 +26,12 @@ function tableOf(kind, load, context) {
 
 const limitForm = (kind, given, context) => form({
   label: `Set a ${KINDS[kind].label.toLowerCase()} limit`, submit: "Set limit",
-  fields: [...(given === undefined ? [kind === "vhost" ? { ...vhostField(context), name: "of" } : { name: "of", label: KINDS[kind].label, required: true }] : []),
+  fields: [...(given === undefined ? [kind === "vhost" ? { ...vhostField(context), name: "of" } : userField("of")] : []),
     { name: "limit", label: "Limit", type: "select", options: KINDS[kind].names },
     { name: "value", label: "Value", type: "number", required: true, help: "0: none at all; -1: no limit" }],
   async run({ of = given, limit, value }) {
     await api.put(`${KINDS[kind].way}/${encodeURIComponent(of)}/${limit}`, { value });
-    context.refresh();
+    tasks.changed(`The limit ${limit} of ${of} is ${value}.`);
   },
 });
 

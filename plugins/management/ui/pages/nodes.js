@@ -1,7 +1,7 @@
 /** Nodes: columns of the overview, alarms with advice, and the page of a node with its memory. */
 
 import {
-  BYTE_STEPS, List, SamplesChart, api, confirm, facts, fill, format, h, may, path, rangeChooser, rangeQuery,
+  BYTE_STEPS, COUNT_STEPS, List, SamplesChart, api, confirm, facts, fill, format, h, may, path, rangeChooser, rangeQuery,
   refreshNow, tasks,
 } from "../toolkit.js";
 import { attempt, heading, link, mark, section } from "./widgets.js";
@@ -84,7 +84,8 @@ function create(context) {
   const here = path`nodes/${context.params.node}`;
   const memory = new SamplesChart("Memory used", [["Memory", "mem_used"]], { steps: BYTE_STEPS, format: format.bytes });
   const disk = new SamplesChart("Disk free", [["Disk", "disk_free"]], { steps: BYTE_STEPS, format: format.bytes });
-  const sockets = new SamplesChart("Sockets and files", [["Sockets", "sockets_used"], ["File descriptors", "fd_used"]], { format: format.count });
+  const sockets = new SamplesChart("Sockets and files", [["Sockets", "sockets_used"], ["File descriptors", "fd_used"]],
+    { steps: COUNT_STEPS, format: format.count });
   const details = h("div");
   const uses = h("div");
   const plugins = h("div");

@@ -1,7 +1,7 @@
 /** Permissions and topic permissions of a user or in a virtual host: tables and forms. */
 
-import { DEFAULT_EXCHANGE, List, api, confirm, form, h, path, short, whole } from "../toolkit.js";
-import { attempt, link, vhostField } from "./widgets.js";
+import { DEFAULT_EXCHANGE, List, api, confirm, form, h, path, short, tasks, whole } from "../toolkit.js";
+import { attempt, link, nameField, userField, vhostField } from "./widgets.js";
 
 const pattern = (text) => (text === "" ? h("code", {}, "^$ (nothing)") : h("code.name", { title: text }, text));
 
@@ -39,7 +39,7 @@ export function permissionTables(given, context) {
 }
 
 const otherField = (given, context) => (given.user === undefined
-  ? { name: "user", label: "User", required: true } : vhostField(context));
+  ? userField("user") : vhostField(context));
 
 /** The forms that set them. */
 export const permissionForms = {
@@ -50,20 +50,25 @@ export const permissionForms = {
       { name: "write", label: "Write regexp", value: ".*" }, { name: "read", label: "Read regexp", value: ".*" },
     ],
     async run({ user = given.user, vhost = given.vhost, configure, write, read }) {
-      await api.put(path`permissions/${vhost}/${user}`, { configure, write, read });
-      context.refresh();
+      const isNew = await api.set(path`permissions/${vhost}/${user}`, { configure, write, read });
+      tasks.changed(`The permissions of ${user} in ${vhost} are ${isNew ? "set" : "replaced"}.`);
     },
   }),
-  topic: (given, context) => form({
-    label: "Set topic permission", submit: "Set topic permission", keep: true,
-    fields: [
-      otherField(given, context), { name: "exchange", label: "Exchange", value: "amq.topic", required: true },
-      { name: "write", label: "Write regexp", value: ".*", help: "{username} and {vhost} stand for their values" },
-      { name: "read", label: "Read regexp", value: ".*" },
-    ],
-    async run({ user = given.user, vhost = given.vhost, exchange, write, read }) {
-      await api.put(path`topic-permissions/${vhost}/${user}`, { exchange, write, read });
-      context.refresh();
-    },
-  }),
+  topic(given, context) {
+    const element = form({
+      label: "Set topic permission", submit: "Set topic permission", keep: true,
+      fields: [
+        otherField(given, context),
+        nameField({ name: "exchange", label: "Exchange", value: "amq.topic", required: true },
+          () => ({ vhost: given.vhost ?? element.elements.vhost.value, kind: "exchange" })),
+        { name: "write", label: "Write regexp", value: ".*", help: "{username} and {vhost} stand for their values" },
+        { name: "read", label: "Read regexp", value: ".*" },
+      ],
+      async run({ user = given.user, vhost = given.vhost, exchange, write, read }) {
+        const isNew = await api.set(path`topic-permissions/${vhost}/${user}`, { exchange, write, read });
+        tasks.changed(`The topic permissions of ${user} in ${vhost} are ${isNew ? "set" : "replaced"}.`);
+      },
+    });
+    return element;
+  },
 };

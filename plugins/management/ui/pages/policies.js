@@ -1,7 +1,7 @@
 /** Policies and operator policies; the form shows what a pattern matches before the policy is saved. */
 
 import { List, api, argumentsTable, facts, fill, form, format, h, may, path, short, tasks, whole } from "../toolkit.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, section, tableOf, vhostField } from "./widgets.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, replaced, section, tableOf, vhostBelow, vhostField } from "./widgets.js";
 
 const APPLY_TO = [
   ["all", "exchanges and queues"], ["exchanges", "exchanges"], ["queues", "queues"], ["classic_queues", "classic queues"],
@@ -68,6 +68,7 @@ function policyForm(operator, context, existing, latest) {
     label: existing ? `Update this ${kind}` : `Add or update ${operator ? "an" : "a"} ${kind}`,
     submit: existing ? `Update ${kind}` : `Add ${kind}`,
     keep: Boolean(existing), latest, extra: [definition.element, matches],
+    replaced: existing ? undefined : replaced(kind, (values) => target(values, operator)),
     clear() {
       definition.write({});
       fill(matches, "");
@@ -96,8 +97,8 @@ const linkOf = (operator) => (operator ? link.operatorPolicy : link.policy);
 const mayWrite = (operator) => (operator ? may.administer() : may.makePolicies());
 
 const columnsOf = (operator) => [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (one) => short(one.vhost) },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => linkOf(operator)(one.vhost, one.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (one) => short(one.vhost) },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (one) => [linkOf(operator)(one.vhost, one.name), vhostBelow(one)] },
   { id: "pattern", title: "Pattern", sort: "pattern", cell: (one) => h("code.name", { title: one.pattern }, one.pattern) },
   { id: "apply", title: "Apply to", sort: "apply-to", cell: (one) => one["apply-to"] },
   { id: "definition", title: "Definition", cell: (one) => tableOf(one.definition) },
@@ -109,12 +110,13 @@ function createList(context) {
   const make = (operator) => {
     const label = operator ? "Operator policies" : "User policies";
     const way = wayOf(operator);
+    const title = `Add or update ${operator ? "an operator policy" : "a policy"}`;
     const load = (signal) => api.get(context.vhost ? `${way}/${encodeURIComponent(context.vhost)}` : way, {}, signal);
     const table = new List({
       name: way, label, small: operator, columns: columnsOf(operator), key: (one) => [one.vhost, one.name], load: whole(load),
-      empty: "no policies", actions: mayWrite(operator) ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
+      empty: mayWrite(operator) ? `no policies: “${title}” below sets one, and shows what it matches before it is saved` : "no policies",
+      actions: mayWrite(operator) ? [{ label: "Clear", run: remove(operator), danger: true }] : [],
     });
-    const title = `Add or update ${operator ? "an operator policy" : "a policy"}`;
     return { table, parts: [section(label, table.element), mayWrite(operator) ? folded(title, policyForm(operator, context)) : null] };
   };
   const lists = [make(false), make(true)];

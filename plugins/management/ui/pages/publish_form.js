@@ -1,6 +1,7 @@
 /** The form that publishes a message to an exchange or a queue. */
 
 import { DEFAULT_EXCHANGE, api, argumentsTable, form, h, path, tasks } from "../toolkit.js";
+import { withRights } from "./widgets.js";
 
 const PROPERTIES = [
   ["content_type", "string", "application/json"], ["content_encoding", "string", "gzip"], ["priority", "number", "0 to 255"],
@@ -31,7 +32,8 @@ export function publishForm({ vhost, exchange, queue }) {
     async run({ key = queue, mode, payload, encoding }) {
       const allProperties = { delivery_mode: Number(mode), ...properties.read(), headers: headers.read() };
       const body = { routing_key: key, properties: allProperties, payload, payload_encoding: encoding };
-      const { routed } = await api.post(path`exchanges/${vhost}/${exchange || DEFAULT_EXCHANGE}/publish`, body);
+      const target = path`exchanges/${vhost}/${exchange || DEFAULT_EXCHANGE}/publish`;
+      const { routed } = await withRights(vhost, [["write", exchange || DEFAULT_EXCHANGE]], () => api.post(target, body));
       if (!routed) throw new Error("The message was published, but not routed: no binding matches it.");
       tasks.changed("Message published.");
     },

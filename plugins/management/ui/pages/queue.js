@@ -9,7 +9,7 @@ import { publishForm } from "./publish_form.js";
 import { getMessages, moveForm, unackedMessages } from "./queue_messages.js";
 import { target } from "./queues.js";
 import { breakdown, lengthsChart, ratesChart } from "./rates.js";
-import { deleteForm, features, folded, heading, hideForbidden, link, section, state, tableOf } from "./widgets.js";
+import { deleteForm, features, folded, heading, hideForbidden, link, section, state, tableOf, withRights } from "./widgets.js";
 
 // the columns of RabbitMQ's table of sizes, with the ending of the fields
 const CLASSES = [
@@ -76,7 +76,7 @@ function purgeForm(here, { vhost, name }) {
     fields: [h("p", {}, "Deletes all ready messages; unacknowledged ones stay.")],
     async run() {
       if (!await confirm(`Purge queue ${name}?`, "Its ready messages are deleted.", [`${name} (${vhost})`], "Purge")) return;
-      await api.remove(`${here}/contents`);
+      await withRights(vhost, [["read", name]], () => api.remove(`${here}/contents`));
       tasks.changed(`Queue ${name} is purged.`);
     },
   });

@@ -1,7 +1,7 @@
 /** The messages of a queue: forms that get some of them and move them, and the list of the unacknowledged ones. */
 
 import { List, api, confirm, facts, fill, form, format, h, short, show, tasks } from "../toolkit.js";
-import { link, tableOf } from "./widgets.js";
+import { link, nameField, tableOf } from "./widgets.js";
 
 const SHOWN_BYTES = 50_000; // of each payload; the rest is not sent
 const MOST = 500; // messages of one request
@@ -121,7 +121,8 @@ export function moveForm(context, { vhost, name }, here) {
       h("p", {}, "Ready messages are removed here and published there, the oldest first. Each is stored there before it is removed here. ",
         "A message that is refused or not routed stays in this queue and ends the move."),
       { name: "kind", label: "To", type: "select", options: [["queue", "queue"], ["exchange", "exchange"]] },
-      { name: "destination", label: "Name of the destination", required: true },
+      nameField({ name: "destination", label: "Name of the destination", required: true },
+        () => ({ vhost, kind: element.elements.kind.value })),
       { name: "key", label: "Routing key", help: "empty: each message keeps its own" },
       { name: "count", label: "Messages", type: "number", min: 1, help: "empty: all that are ready now" },
     ],

@@ -1,12 +1,12 @@
 /** The list of queues. */
 
-import { List, api, argumentsTable, confirm, form, format, paged, path, tasks } from "../toolkit.js";
+import { List, NAMED, api, argumentsTable, confirm, form, format, paged, path, tasks } from "../toolkit.js";
 import { countColumn, rateColumn } from "./rates.js";
-import { deleteObjects, features, folded, link, listPage, state, vhostField } from "./widgets.js";
+import { deleteObjects, features, folded, emptyList, link, listPage, state, vhostBelow, vhostField, withRights } from "./widgets.js";
 
 const COLUMNS = [
-  { id: "vhost", title: "Virtual host", sort: "vhost", cell: (queue) => queue.vhost },
-  { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => link.queue(queue.vhost, queue.name) },
+  { id: "vhost", title: "Virtual host", sort: "vhost", wide: true, cell: (queue) => queue.vhost },
+  { id: "name", title: "Name", sort: "name", always: true, cell: (queue) => [link.queue(queue.vhost, queue.name), vhostBelow(queue)] },
   { id: "type", title: "Type", sort: "type", wide: true, cell: (queue) => queue.type },
   { id: "features", title: "Features", wide: true, cell: features },
   { id: "state", title: "State", sort: "state", wide: true, cell: (queue) => state(queue.idle_since ? "idle" : queue.state) },
@@ -56,13 +56,15 @@ export const target = (queue) => path`queues/${queue.vhost}/${queue.name}`;
 const nameOf = (queue) => `${queue.name} (${queue.vhost}): ${format.counted(queue.messages ?? 0, "message")}`;
 
 const removeQueues = (queues) => deleteObjects(queues, {
-  kind: "queue", consequence: "Their messages and bindings are deleted too.", describe: nameOf, target,
+  kind: "queue", consequence: "Their messages and bindings are deleted too.", describe: nameOf, target, right: "configure",
 });
 
 async function purgeQueues(queues) {
   const title = queues.length === 1 ? `Purge queue ${queues[0].name}?` : `Purge ${format.count(queues.length)} queues?`;
-  if (!await confirm(title, "Their ready messages are deleted.", queues.map(nameOf), "Purge")) return;
-  await tasks.each("Purge queues", queues, (queue, signal) => api.remove(`${target(queue)}/contents`, {}, signal));
+  const names = queues.slice(0, NAMED).map(nameOf);
+  if (!await confirm(title, "Their ready messages are deleted.", names, "Purge", queues.length)) return;
+  await tasks.each("Purge queues", queues, (queue, signal) =>
+    withRights(queue.vhost, [["read", queue.name]], () => api.remove(`${target(queue)}/contents`, {}, signal)));
 }
 
 function addForm(context) {
@@ -79,14 +81,18 @@ function addForm(context) {
     ],
     async run({ vhost, name, type, durable, auto_delete }) {
       const args = { ...argumentRows.read(), ...(type ? { "x-queue-type": type } : {}) };
-      await api.put(target({ vhost, name }), { durable: durable === "true", auto_delete: auto_delete === "true", arguments: args });
-      tasks.changed(`Queue ${name} is declared.`);
+      const body = { durable: durable === "true", auto_delete: auto_delete === "true", arguments: args };
+      const deadLetters = args["x-dead-letter-exchange"];
+      const needed = [["configure", name], ...(deadLetters === undefined ? [] : [["read", name], ["write", deadLetters]])];
+      const isNew = await withRights(vhost, needed, () => api.set(target({ vhost, name }), body));
+      tasks.changed(isNew ? `Queue ${name} is declared.` : `Queue ${name} was there already, with these properties.`);
     },
   });
 }
 
 const createList = (context) => listPage("Queues", new List({
-  name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name], empty: "no queues",
+  name: "queues", label: "Queues", columns: COLUMNS, key: (queue) => [queue.vhost, queue.name],
+  empty: () => emptyList(context, "queues", "clients declare them, or “Add a queue” below does."),
   load: paged(api.get, () => (context.vhost ? path`queues/${context.vhost}` : "queues"), { columns: FIELDS }),
   actions: [{ label: "Purge", run: purgeQueues, danger: true }, { label: "Delete", run: removeQueues, danger: true }],
 }), folded("Add a queue", addForm(context)));

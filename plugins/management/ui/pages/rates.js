@@ -1,6 +1,6 @@
 /** Rates: columns of lists, and the charts of queues, exchanges, channels and the node. */
 
-import { BYTE_STEPS, SamplesChart, fill, format, h, show } from "../toolkit.js";
+import { BYTE_STEPS, COUNT_STEPS, SamplesChart, fill, format, h, show } from "../toolkit.js";
 import { link, section } from "./widgets.js";
 
 const MOST = 100; // others of a breakdown
@@ -19,9 +19,9 @@ export const countColumn = (id, title, field, more = {}) => ({
   id, title, number: true, sort: field, ...more, cell: (one) => format.count(one[field]),
 });
 
-/** The column of a rate of bytes in a list. */
-export const dataColumn = (id, title, name) => ({
-  id, title, number: true, sort: `${name}_details.rate`, cell: (one) => format.byteRate(one[`${name}_details`]?.rate),
+/** The column of a rate of bytes in a list; `more` as for `rateColumn`. */
+export const dataColumn = (id, title, name, more = {}) => ({
+  id, title, number: true, sort: `${name}_details.rate`, ...more, cell: (one) => format.byteRate(one[`${name}_details`]?.rate),
 });
 
 /** The rate of a counter of an object, undefined if it is unknown. */
@@ -43,7 +43,7 @@ const CHURN = {
 
 const ratesOf = (title, series) => new SamplesChart(title, series, { rates: true, format: format.rate });
 
-export const lengthsChart = () => new SamplesChart("Queued messages", LENGTHS, { format: format.count });
+export const lengthsChart = () => new SamplesChart("Queued messages", LENGTHS, { steps: COUNT_STEPS, format: format.count });
 export const ratesChart = () => ratesOf("Message rates", RATES);
 export const exchangeChart = () => ratesOf("Message rates", EXCHANGE_RATES);
 export const dataChart = () => new SamplesChart(

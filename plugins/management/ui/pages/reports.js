@@ -1,7 +1,7 @@
 /** The reports of the analysis: the verdict, lag, top talkers and links of the last runs. */
 
 import { List, api, facts, fill, format, h, may, path, router, whole } from "../toolkit.js";
-import { attempt, heading, listPage, save, section, state } from "./widgets.js";
+import { attempt, copyButton, heading, listPage, save, section, state } from "./widgets.js";
 
 const KINDS = { balanced: "good", sampled: "waiting", incomplete: "waiting", imbalanced: "bad" };
 const HEALTH = { well: { text: "nothing", kind: "good" }, wrong: { text: "see report", kind: "bad" }, unknown: { text: "unknown", kind: "waiting" } };
@@ -19,9 +19,12 @@ const COLUMNS = [
   { id: "missing", title: "Missing records", number: true, sort: "missing_records", cell: (one) => format.count(one.missing_records) },
 ];
 
+const ANALYZE = "warren analyze --input ./message-log --output ./reports/NAME";
+const command = (text) => [h("code", {}, text), " ", copyButton(text)];
+
 const createList = () => listPage("Reports", new List({
   name: "reports", label: "Reports", columns: COLUMNS, key: (one) => one.name, load: whole((signal) => api.get("warren/reports", {}, signal)),
-  empty: "no reports: switch the export on (message_log.enabled), then run `warren analyze --input ./message-log --output ./reports/NAME`",
+  empty: () => ["no reports: switch the export on (message_log.enabled), then run ", command(ANALYZE)],
 }));
 
 const queueName = (row) => `${row.vhost ?? ""} ${row.queue ?? row.name ?? ""}`;
@@ -32,7 +35,7 @@ const text = (id, title) => ({ id, title, sort: id, cell: (row) => h("span.name"
 
 // The lists of a report that are shown: its key, title, columns, and which rows.
 const LISTS = [
-  ["wrong_now", "What is wrong now", [text("cause", "Cause"), text("line", "Where, since when and why"), { id: "trace", title: "Trace of an example", cell: (row) => row.message && `warren trace ${row.message}` }], (report) => report.wrong_now],
+  ["wrong_now", "What is wrong now", [text("cause", "Cause"), text("line", "Where, since when and why"), { id: "trace", title: "Trace of an example", cell: (row) => row.message && command(`warren trace ${row.message}`) }], (report) => report.wrong_now],
   ["imbalances", "Imbalances", [text("problem", "Problem"), text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("records", "Records")], (report) => report.conservation?.imbalances],
   ["durability", "Durability: confirmed persistent messages before and after restarts", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), count("confirmed_before", "Before"), count("there_after", "After"), count("missing", "Missing"), count("lost", "Lost")], (report) => report.durability],
   ["latency", "Lag: time from publish to delivery, and in the queue", [text("node", "Node"), text("vhost", "Virtual host"), text("queue", "Queue"), text("stage", "Stage"), lag("p50_us", "p50"), lag("p99_us", "p99"), lag("max_us", "Max")], (report) => report.latency],

@@ -1,7 +1,7 @@
 /** The live trace: samples of the messages that pass an exchange or a queue. */
 
 import { DEFAULT_EXCHANGE, api, facts, fill, form, format, h, may, path, show } from "../toolkit.js";
-import { link, section, tableOf, vhostField } from "./widgets.js";
+import { link, nameField, section, tableOf, vhostField } from "./widgets.js";
 
 const BOUNDS = "The trace shows at most 20 messages of each second, and ends when you leave this page.";
 const KEPT = 200; // messages on the page
@@ -17,7 +17,7 @@ function rowOf(vhost, message) {
     h("td", {}, h(message.event === "publish" ? "span.good" : "span.waiting", {}, message.event, message.redelivered ? " again" : "")),
     h("td", {}, link.exchange(vhost, message.exchange)), h("td.wrap", {}, message.routing_keys.join(", ")),
     h("td.wrap", {}, queues.length ? queues.map((name, at) => [at ? ", " : "", link.queue(vhost, name)]) : h("span.bad", {}, "no queue")),
-    h("td", {}, message.user), h("td", {}, link.connection(message.connection)), h("td.wrap", {}, more));
+    h("td", {}, message.user), h("td.column-connection", {}, link.connection(message.connection)), h("td.wrap", {}, more));
 }
 
 const HEADS = ["Time", "What", "Exchange", "Routing key", "Queues", "User", "Connection", "Message"];
@@ -69,15 +69,18 @@ function create(context) {
     ).finally(() => { if (stop === own) show(buttons, false); });
   }
 
+  const tracing = form({
+    label: "Trace messages", submit: "Start", keep: true, run,
+    fields: [
+      vhostField(context, query.vhost),
+      nameField({ name: "exchange", label: "Exchange", value: query.exchange ?? "", help: `${DEFAULT_EXCHANGE}: the default exchange` },
+        () => ({ vhost: tracing.elements.vhost.value, kind: "exchange" })),
+      nameField({ name: "queue", label: "Queue", value: query.queue ?? "" },
+        () => ({ vhost: tracing.elements.vhost.value, kind: "queue" })),
+    ],
+  });
   return {
-    element: h("div.page", {}, h("h1", {}, "Live trace"), section("Trace", form({
-      label: "Trace messages", submit: "Start", keep: true, run,
-      fields: [
-        vhostField(context, query.vhost),
-        { name: "exchange", label: "Exchange", value: query.exchange ?? "", help: `${DEFAULT_EXCHANGE}: the default exchange` },
-        { name: "queue", label: "Queue", value: query.queue ?? "" },
-      ],
-    }), note, buttons), h("div.list", {}, h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages" }, table))),
+    element: h("div.page", {}, h("h1", {}, "Live trace"), section("Trace", tracing, note, buttons), h("div.list", {}, h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Messages" }, table))),
     leave: () => stop?.abort(),
   };
 }

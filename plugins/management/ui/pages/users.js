@@ -3,7 +3,7 @@
 import { List, api, facts, fill, form, h, may, path, short, show, tasks, whole } from "../toolkit.js";
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
-import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, section, vhostField } from "./widgets.js";
+import { deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, nameField, replaced, section, vhostField } from "./widgets.js";
 
 const TAGS = [
   ["administrator", "everything"], ["monitoring", "reads all virtual hosts, connections and nodes"],
@@ -25,6 +25,7 @@ function userForm(done, existing, latest) {
   const changed = existing !== undefined;
   const element = form({
     label: changed ? "Update this user" : "Add a user", submit: changed ? "Update user" : "Add user", keep: changed, latest,
+    replaced: changed ? undefined : replaced("user", target),
     fields: [
       ...(changed ? [] : [{ name: "name", label: "Name", required: true }]),
       { name: "kind", label: "Log in with", type: "select", options: changed ? [KEEP, ...PASSWORDS] : PASSWORDS },
@@ -94,7 +95,8 @@ function questionBox(user, context) {
     fields: [
       vhostField(context),
       { name: "operation", label: `May ${user}`, type: "select", options: OPERATIONS },
-      { name: "name", label: "Exchange or queue", help: "empty: the default exchange" },
+      nameField({ name: "name", label: "Exchange or queue", help: "empty: the default exchange" },
+        () => ({ vhost: element.elements.vhost.value, kind: element.elements.operation.value === "write" ? "exchange" : "queue" })),
       { name: "key", label: "Routing key", help: "counts for topic exchanges with topic permissions" },
     ],
     async run({ vhost, operation, name, key }) {

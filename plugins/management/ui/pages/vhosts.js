@@ -6,7 +6,7 @@ import {
 import { limitsSection } from "./limits.js";
 import { permissionForms, permissionTables } from "./permissions.js";
 import { countColumn, dataChart, dataColumn, lengthsChart, rateColumn, ratesChart } from "./rates.js";
-import { attempt, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, section, state } from "./widgets.js";
+import { attempt, deleteAndReturn, deleteObjects, editColumn, editSection, folded, heading, link, listPage, replaced, section, state } from "./widgets.js";
 
 const target = (vhost) => path`vhosts/${vhost.name}`;
 const stateOf = (vhost) => Object.values(vhost.cluster_state ?? {})[0];
@@ -19,13 +19,13 @@ const remove = (vhosts) => deleteObjects(vhosts, {
 const usersOf = ({ users }) => users && (users.length ? short(users.join(", ")) : h("span.waiting", {}, "no users"));
 const COLUMNS = [
   { id: "name", title: "Name", sort: "name", always: true, cell: (one) => link.vhost(one.name) },
-  { id: "users", title: "Users", cell: usersOf },
-  { id: "state", title: "State", cell: (one) => state(stateOf(one)) },
+  { id: "users", title: "Users", wide: true, cell: usersOf },
+  { id: "state", title: "State", wide: true, cell: (one) => state(stateOf(one)) },
   countColumn("ready", "Ready", "messages_ready"),
   countColumn("unacked", "Unacked", "messages_unacknowledged"),
   countColumn("total", "Total", "messages"),
-  dataColumn("from", "From clients", "recv_oct"),
-  dataColumn("to", "To clients", "send_oct"),
+  dataColumn("from", "From clients", "recv_oct", { wide: true }),
+  dataColumn("to", "To clients", "send_oct", { wide: true }),
   rateColumn("publish", "Publish", "publish"),
   rateColumn("deliver", "Deliver / get", "deliver_get"),
   { id: "description", title: "Description", sort: "description", shown: false, cell: (one) => short(one.description) },
@@ -54,7 +54,7 @@ function createList(context) {
     actions: may.administer() ? [{ label: "Delete", run: remove, danger: true }] : [],
   });
   const add = form({
-    label: "Add a virtual host", submit: "Add virtual host", fields: [{ name: "name", label: "Name", required: true }, ...fieldsOf()],
+    label: "Add a virtual host", submit: "Add virtual host", replaced: replaced("virtual host", target), fields: [{ name: "name", label: "Name", required: true }, ...fieldsOf()],
     async run({ name, ...more }) {
       await api.put(target({ name }), more);
       tasks.changed(`Virtual host ${name} is added.`);

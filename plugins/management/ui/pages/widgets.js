@@ -1,20 +1,25 @@
 /** Widgets of several pages: links to objects, features, definition lists, sections that fold, deletion. */
 
 import {
-  DEFAULT_EXCHANGE, api, confirm, facts, follow, form, format, h, may, path, prefer, preference, router, short, show,
-  tasks,
+  DEFAULT_EXCHANGE, NAMED, api, confirm, facts, fieldRow, fill, follow, form, format, h, may, path, prefer, preference, router,
+  short, show, tasks,
 } from "../toolkit.js";
 
+const COPIED_MS = 2000;
+const OFFERED = 50; // names of a field
 const SAVED_MS = 10_000; // by then the browser has read the file
 
 const linkTo = (segments, name, text = name) => h("a.name", { href: router.address(segments), title: name }, text);
+
+/** The name of a connection or a channel without the address of the server, as in RabbitMQ's lists: `127.0.0.1:5000 (1)`. */
+const withoutServer = (name) => name.replace(/ -> \S+/, "");
 
 /** Links to the pages of objects; only the name if the user may not see the page. */
 export const link = {
   queue: (vhost, name) => linkTo(["queues", vhost, name], name),
   exchange: (vhost, name) => linkTo(["exchanges", vhost, name || DEFAULT_EXCHANGE], name, name || "(AMQP default)"),
-  connection: (name) => linkTo(["connections", name], name),
-  channel: (name) => linkTo(["channels", name], name),
+  connection: (name) => linkTo(["connections", name], name, withoutServer(name)),
+  channel: (name) => linkTo(["channels", name], name, withoutServer(name)),
   user: (name) => (may.administer() ? linkTo(["users", name], name) : short(name)),
   vhost: (name) => linkTo(["vhosts", name], name),
   policy: (vhost, name) => (may.makePolicies() ? linkTo(["policies", vhost, name], name) : short(name)),
@@ -29,6 +34,9 @@ export const editColumn = (segments) => ({
   id: "edit", title: "Operations",
   cell: (one) => h("a", { href: router.address(segments(one), { edit: "true" }), "aria-label": `Edit ${one.name}` }, "Edit"),
 });
+
+/** The virtual host below the name of an object: in the place of its column, which a phone has no room for. */
+export const vhostBelow = ({ vhost }) => h("small.vhost-below", {}, vhost);
 
 /** A short mark with an explanation: `D` for durable. */
 export const mark = (text, help) => h("abbr.mark", { title: help }, text);
@@ -116,10 +124,73 @@ export function editSection(title, context, load, makeForm) {
  * The field of a form in which a virtual host is chosen: the one of the frame, unless `chosen` is given. It is hidden if
  * there is only one.
  */
-export function vhostField({ vhost, vhosts }, chosen = vhost) {
-  const value = chosen || (vhosts.includes("/") || vhosts.length === 0 ? "/" : vhosts[0]);
-  const options = vhosts.includes(value) ? vhosts : [value, ...vhosts];
+export function vhostField({ vhost, entered }, chosen = vhost) {
+  const value = chosen || (entered.includes("/") || entered.length === 0 ? "/" : entered[0]);
+  const options = entered.includes(value) ? entered : [value, ...entered];
   return { name: "vhost", label: "Virtual host", type: "select", options, value, hidden: options.length === 1 };
+}
+
+/**
+ * The field for the name of a queue or an exchange, with the names that contain the entered text as choices.
+ * @param {Object} field as for `fieldRow`
+ * @param {() => {vhost: string, kind: "queue"|"exchange"}} of whose names
+ */
+export function nameField(field, of) {
+  const row = fieldRow({ ...field, type: "list" });
+  const input = row.querySelector("input");
+  const choices = row.querySelector("datalist");
+  const offer = async () => {
+    const { vhost, kind } = of();
+    const query = { page: 1, page_size: OFFERED, name: input.value, columns: "name" };
+    const { items } = await api.get(`${kind}s${path`/${vhost}`}`, query).catch(() => ({ items: [] })); // the name can be entered
+    fill(choices, items.filter((one) => one.name).map((one) => h("option", { value: one.name })));
+  };
+  input.addEventListener("focus", offer);
+  input.addEventListener("input", offer);
+  return row;
+}
+
+/** The field in which one of the users is chosen. */
+export function userField(name) {
+  const row = fieldRow({ name, label: "User", type: "select", required: true });
+  const select = row.querySelector("select");
+  api.get("users", { columns: "name" }).then((users) => select.replaceChildren(...users.map((one) => h("option", {}, one.name))), () => {});
+  return row;
+}
+
+/** The text of an empty list of objects in virtual hosts; `next` says how objects get there. */
+export const emptyList = ({ entered }, kinds, next) => (entered.length
+  ? `no ${kinds}: ${next}` : `no ${kinds} that you may see: an administrator has to give you permissions in a virtual host`);
+
+/** For `form`: the object that the entered values would replace; `target` is its path in the API. */
+export const replaced = (kind, target) => async (values) => {
+  try {
+    await api.get(target(values));
+    return `${kind} ${values.name}`;
+  } catch (error) {
+    if (error.status === 404) return "";
+    throw error;
+  }
+};
+
+/**
+ * Do work that needs rights; a refusal then names those that the user lacks.
+ * @param {string} vhost
+ * @param {Array<[right: "configure"|"write"|"read", name: string]>} needed each with a queue or an exchange
+ */
+export async function withRights(vhost, needed, work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (error.status !== 401) throw error;
+    const lacking = [];
+    for (const [right, name] of needed) {
+      const rights = await api.get(path`warren/rights/${vhost}`, { name }).catch(() => ({}));
+      if (rights[right] === false) lacking.push(`${right} ${name === DEFAULT_EXCHANGE || name === "" ? "the default exchange" : name}`);
+    }
+    if (lacking.length) error.message = `Access refused: you need the right to ${lacking.join(" and to ")}.`;
+    throw error;
+  }
 }
 
 /**
@@ -150,16 +221,18 @@ export function heading(kind, name, vhost) {
  * Ask, then delete objects of one kind, one after the other.
  * @param {Array} objects
  * @param {{kind: string, kinds?: string, action?: string, consequence: string,
- *   describe: (one) => string|Promise<string>, target: (one) => string}} options `kind` and `kinds` are the noun,
- *   `action` is a verb, `describe` names an object in the question, `target` is its path in the API
+ *   describe: (one) => string|Promise<string>, target: (one) => string, right?: string}} options `kind` and `kinds` are the
+ *   noun, `action` is a verb, `describe` names an object in the question, `target` is its path in the API, `right` is the one
+ *   that this needs on each object
  * @returns {Promise<boolean>} whether all were deleted
  */
-export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action = "Delete", consequence, describe, target }) {
+export async function deleteObjects(objects, { kind, kinds = `${kind}s`, action = "Delete", consequence, describe, target, right }) {
   const title = objects.length === 1 ? `${action} ${kind} ${objects[0].name}?` : `${action} ${format.count(objects.length)} ${kinds}?`;
   const names = [];
-  for (const one of objects) names.push(await describe(one));
-  if (!await confirm(title, consequence, names, action)) return false;
-  const { failed, stopped } = await tasks.each(`${action} ${kinds}`, objects, (one, signal) => api.remove(target(one), {}, signal));
+  for (const one of objects.slice(0, NAMED)) names.push(await describe(one));
+  if (!await confirm(title, consequence, names, action, objects.length)) return false;
+  const { failed, stopped } = await tasks.each(`${action} ${kinds}`, objects, (one, signal) =>
+    withRights(one.vhost, right ? [[right, one.name]] : [], () => api.remove(target(one), {}, signal)));
   return !stopped && failed.length === 0;
 }
 
@@ -170,6 +243,25 @@ export async function attempt(work, failed = "") {
   } catch (error) {
     tasks.say(failed + error.message, "bad");
   }
+}
+
+/** A button that copies a text: a command, a URI. */
+export function copyButton(text, label = "Copy") {
+  return h("button.quick", { "aria-label": `${label} ${text}`, onclick: async ({ currentTarget: button }) => {
+    await copied(text);
+    fill(button, "Copied");
+    setTimeout(() => fill(button, label), COPIED_MS);
+  } }, label);
+}
+
+/** Put a text on the clipboard; browsers have its interface only on this machine and over HTTPS. */
+async function copied(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = h("textarea", { value: text, "aria-hidden": "true" });
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
 }
 
 /** Save a file that was made in the page or loaded from the API. */
@@ -191,7 +283,8 @@ export function deleteForm({ vhost, name }, { kind, target, consequence, conditi
     fields: conditions.map(([condition, label]) => ({ name: condition, label, type: "checkbox" })),
     async run(chosen) {
       if (!await confirm(`Delete ${kind} ${name}?`, consequence, [`${name} (${vhost})`])) return;
-      await api.remove(target, Object.fromEntries(Object.entries(chosen).filter(([, isChosen]) => isChosen)));
+      const conditionsOf = Object.fromEntries(Object.entries(chosen).filter(([, isChosen]) => isChosen));
+      await withRights(vhost, [["configure", name]], () => api.remove(target, conditionsOf));
       tasks.say(`The ${kind} ${name} is deleted.`);
       router.go([list]);
     },

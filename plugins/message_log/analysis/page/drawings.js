@@ -28,7 +28,7 @@ export function heatMap({ from_us, messages }, start, step) {
   const columns = rows[0].length;
   const most = Math.max(...rows.flat());
   const height = rows.length * CELL_HEIGHT;
-  const timeOf = (column, spacing) => axisTime(start + column * merged * step, spacing, "Etc/UTC");
+  const timeOf = (column, spacing) => axisTime(start + column * merged * step, spacing);
   const cells = rows.flatMap((row, place) => {
     const y = height - (place + 1) * CELL_HEIGHT;
     const from = `from ${duration(from_us[place] / 1e6)}`;

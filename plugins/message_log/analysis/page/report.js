@@ -1,6 +1,6 @@
 /** The page of a report: verdict, contents, and sections with their tables, charts and drawings. */
 
-import { BYTE_STEPS, Chart, SECOND_STEPS, redraw } from "../../../web/chart.js";
+import { BYTE_STEPS, COUNT_STEPS, Chart, SECOND_STEPS, redraw } from "../../../web/chart.js";
 import { h, facts, short } from "../../../web/dom.js";
 import * as format from "../../../web/format.js";
 import { Table, whole } from "../../../web/table.js";
@@ -22,7 +22,7 @@ const UNITS = [
 const CHARTS = {
   s: { format: format.duration, steps: SECOND_STEPS },
   us: { format: (value) => format.duration(value / 1e6), steps: SECOND_STEPS.map((one) => one * 1e6) },
-  bytes: { format: format.bytes, steps: BYTE_STEPS }, per_s: { format: format.rate }, count: { format: format.number },
+  bytes: { format: format.bytes, steps: BYTE_STEPS }, per_s: { format: format.rate }, count: { format: format.number, steps: COUNT_STEPS },
 };
 
 const data = JSON.parse(document.getElementById("report").textContent);
@@ -80,7 +80,7 @@ function tableOf({ title, columns, rows, more }) {
 function chartOf({ title, unit, lines }) {
   const options = CHARTS[unit];
   const chart = new Chart(format.visible(title), lines.map(([label]) => format.visible(label)),
-    { ...options, timeZone: "Etc/UTC", gaps: true, stored: false, label: short });
+    { ...options, gaps: true, stored: false, label: short });
   const times = lines[0][1].map((_, at) => data.start + at * data.step);
   const peaks = lines.map(([, values]) => `at most ${options.format(Math.max(...values.filter((value) => value !== null)))}`);
   chart.plot([times, ...lines.map(([, values]) => values)], peaks);

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.warrenctl import Controlled, Ready, RunWith, Told, Warrenctl, broker_process, parameters
 from warren.broker.ctl.commands import COMMANDS
-from warren.broker.ctl.commands.definitions import write
+from warren.broker.ctl.output_file import replacing
 from warren.broker.operator import node_control
 
 from .recorded import IN_ORDER, expected
@@ -133,6 +133,11 @@ def test_a_failed_export_keeps_the_last(warrenctl: Warrenctl, tmp_path: Path, mo
     status, _, err = warrenctl(f"export_definitions {file}")
     assert status == 69 and "cannot write" in err and "space" in err
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+
+
+def write(file: Path, text: str) -> None:
+    with replacing(str(file)) as opened:
+        opened.write(text.encode())
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])

@@ -62,3 +62,36 @@ def test_a_term_is_quoted() -> None:
     assert term("") == "<<>>"
     assert term(r"^a\.b") == r'<<"^a\\.b">>'
     assert term({"a": 'b"', "n": None}) == '[{<<"a">>,<<"b\\"">>},{<<"n">>,undefined}]'
+
+
+COLUMNS = ["name", "messages", "policy"]
+QUEUES: list[list[object]] = [["orders", 12_345, None], ["x", 7, "p" * 8]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "headings", "shown"),
+    [
+        (
+            QUEUES,
+            26,
+            True,
+            "name    messages  policy\norders     12345\nx              7  pppppppp\n",
+        ),
+        (QUEUES, 24, False, "orders  12345\nx           7  pppppppp\n"),
+        (
+            QUEUES,
+            25,  # one less than the widths need
+            True,
+            "name      orders\nmessages  12345\n\nname      x\nmessages  7\npolicy    pppppppp\n",
+        ),
+        ([["a", True, ""], ["b", 1, ""]], 80, False, "a  true\nb  1\n"),
+        ([], 80, True, "(none)\n"),
+    ],
+)
+def test_a_terminal_gets_aligned_columns_or_records_if_they_are_too_wide_for_it(
+    monkeypatch: pytest.MonkeyPatch, rows: list[list[object]], width: int, headings: bool, shown: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = io.StringIO()
+    FORMATS["terminal"](COLUMNS, iter(rows), headings, out)
+    assert out.getvalue() == shown

@@ -16,6 +16,7 @@ from warren.broker.operator import local_socket
 
 pytestmark = pytest.mark.sockets
 
+OWN = f"warren@{os.uname().nodename.partition('.')[0]}"
 LATER_S = 0.2  # the tests wait for the result, however long it takes
 RUNNING = "Applications 'rabbit_and_plugins' are running on node 'node'"
 
@@ -68,7 +69,7 @@ def test_an_ended_process_is_not_waited_for(here: Warrenctl) -> None:
 
 
 def test_waiting_ends_at_the_timeout(tmp_path: Path, here: Warrenctl) -> None:
-    output = "Error: operation {} on node rabbit@localhost timed out. Timeout value used: 100\n"
+    output = f"Error: operation {{}} on node {OWN} timed out. Timeout value used: 100\n"
     assert here("await_startup -t 0.1") == (75, "", output.format("await_startup"))
     assert here(f"wait {tmp_path}/none -t 0.1")[::2] == (75, output.format("wait"))
     assert here(f"wait --pid {os.getpid()} -t 0.1")[::2] == (75, output.format("wait"))
@@ -87,7 +88,7 @@ def test_wait_needs_a_pid_or_a_pid_file(here: Warrenctl, line: str, says: str) -
 
 def test_a_node_that_does_not_answer_in_time_is_75(tmp_path: Path, here: Warrenctl) -> None:
     with local_socket.bind(tmp_path):
-        output = "Error: operation list_queues on node rabbit@localhost timed out. Timeout value used: 100\n"
+        output = f"Error: operation list_queues on node {OWN} timed out. Timeout value used: 100\n"
         assert here("list_queues -t 0.1") == (75, "", output)
         assert here("list_queues -t soon")[0] == 64
 

@@ -22,7 +22,10 @@ EXCEPTIONS = {
     "framework/pagination.py": dict.fromkeys(
         ("list_response", "make_list"), "changes nothing, and is awaited through one"
     ),
-    "framework/line_stream.py": {"lines": "changes nothing; rights are checked before each piece is sent"},
+    "framework/line_stream.py": dict.fromkeys(
+        ("lines", "pieces"), "changes nothing; rights are checked before each piece is sent"
+    ),
+    "framework/byte_stream.py": {"pieces": "changes nothing; rights are checked before each piece is sent"},
     "framework/unread.py": dict.fromkeys(("room", "wait"), "has no request, and is awaited through one"),
     "framework/openapi.py": dict.fromkeys(
         ("answer", "get_document", "get_page"), "the same for all, without a password"

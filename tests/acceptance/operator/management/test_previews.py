@@ -89,3 +89,4 @@ def test_a_user_asks_for_own_rights(api: Api) -> None:
         assert api.get(f"/warren/rights/%2F?{urlencode({'name': name})}", user="u").json == rights
     api.put("/vhosts/other", {})
     assert api.get("/warren/rights/other", user="u").status == 401
+    assert api.get("/warren/rights", user="u").json == ["/"]

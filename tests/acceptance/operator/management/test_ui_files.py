@@ -43,6 +43,14 @@ def test_only_files_of_the_folder_are_served_and_each_response_has_the_headers(b
 
 
 @pytest.mark.sockets
+def test_where_rabbitmqadmin_was_a_line_says_where_to_get_it(broker: BrokerProcess) -> None:
+    for path in ("/cli/", "/cli/index.html", "/cli/rabbitmqadmin"):
+        response, body = answer(broker, "GET", path)
+        assert response.status == 404 and response.headers["content-type"].startswith("text/plain")
+        assert b"https://www.rabbitmq.com/docs/management-cli" in body and b"warrenctl" in body
+
+
+@pytest.mark.sockets
 def test_clients_that_accept_it_get_files_compressed_with_a_tag_of_their_own(broker: BrokerProcess) -> None:
     content = (FOLDER / "app.js").read_bytes()
     plain, body = answer(broker, "GET", "/app.js")

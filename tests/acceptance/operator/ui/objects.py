@@ -119,6 +119,7 @@ class Objects:
         values: Mapping[str, Mapping[str, str]] = {
             "channels/:name": {"name": channel}, "connections/:name": {"name": channel.rpartition(" (")[0]},
             "nodes/:node": {"node": "warren@test"}, "reports/:name": {"name": REPORT},
+            "documents/:name": {"name": "start"},
             "federation/links/:vhost/:id": {"id": self.link},
         }  # fmt: skip
         names = {"vhost": self.name, "name": self.name}

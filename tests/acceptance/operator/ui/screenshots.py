@@ -2,19 +2,22 @@
 
     python -m tests.acceptance.operator.ui.screenshots FOLDER
 
-They show two brokers that federate, with live traffic.
+Without FOLDER it makes the pictures of the documents (`make pictures`), and only on a machine that is calm: the
+overview shows how late the broker's event loop is. All show two brokers that federate, with live traffic.
 """
 
 import contextlib
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pika
 
 from tests.support.browser import UI, browser
+from tests.support.checkout import ROOT
 from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import WITHIN_S
 
@@ -31,7 +34,15 @@ QUEUES = {
 BINDINGS = {"orders": "order.#", "orders.priority": "order.urgent", "invoices": "order.paid", "audit": "#"}
 KEYS = ("order.created", "order.paid", "order.urgent", "user.changed")
 CONSUMED = ("orders", "invoices", "orders.priority")
-PAUSE_S = 0.004  # between messages
+PAUSE_S = 0.02  # between messages
+DOCUMENTS = ROOT / "docs" / "images"
+# The file of each picture of the documents, by page, size and scheme
+PICTURES = {
+    ("overview", "desktop", "light"): "overview", ("federation-topology", "desktop", "light"): "topology",
+    ("queues", "desktop", "dark"): "queues-dark", ("overview", "phone", "light"): "overview-phone",
+}  # fmt: skip
+CALM = {"p99 of the loop's lag": 10.0, "the longest turn": 50.0}  # milliseconds
+CALM_WITHIN_S = 300.0
 WARM_UP_MS = 75_000  # until the charts have samples of a minute
 SETTLED_MS = 400  # until charts and texts are drawn
 
@@ -110,7 +121,8 @@ def addresses(ui: UI, broker: FederatedBroker) -> dict[str, str]:
     names = {
         "queues": "orders", "exchanges": "shop", "users": "shop", "vhosts": "/", "policies": "federate-shop",
         "operator-policies": "memory", "federation-upstreams": "lisbon", "federation-upstream-sets": "sites",
-        "reports": "2026-11-22", "channels": channel, "connections": channel.rpartition(" (")[0],
+        "reports": "2026-11-22", "documents": "operations", "channels": channel,
+        "connections": channel.rpartition(" (")[0],
     }  # fmt: skip
     found = {}
     for route in ui.page.evaluate(ROUTES):
@@ -121,26 +133,52 @@ def addresses(ui: UI, broker: FederatedBroker) -> dict[str, str]:
     return found
 
 
-def main(folder: Path) -> None:
+def await_calm(ui: UI, broker: FederatedBroker) -> None:
+    """Wait until the event loop is no later than `CALM`; the figures are of the last two minutes."""
+    deadline_s = time.monotonic() + CALM_WITHIN_S
+    while True:
+        loop = broker.ask("GET", "/nodes")[0]["event_loop"]
+        found = dict(zip(CALM, (loop["lag"]["p99_ms"], loop["longest_turn_ms"]), strict=True))
+        late = [f"{name} is {found[name]:.0f} ms" for name, most_ms in CALM.items() if found[name] > most_ms]
+        if not late:
+            return
+        if time.monotonic() > deadline_s:
+            sys.exit(f"no pictures, the machine is not calm: {', '.join(late)}")
+        ui.page.wait_for_timeout(2000)
+
+
+def take(ui: UI, broker: FederatedBroker, folder: Path, pictures: Mapping[tuple[str, str, str], str] | None) -> None:
+    """Take the pictures of the documents, or one of each page, size and scheme if `pictures` is None."""
+    page = ui.page
+    for name, address in addresses(ui, broker).items():
+        views = [(name, size, scheme) for size in SIZES for scheme in SCHEMES]
+        files = {view: "-".join(view) for view in views} if pictures is None else pictures
+        page.set_viewport_size({"width": SIZES["desktop"][0], "height": SIZES["desktop"][1]})
+        ui.open(address)
+        if name == "trace":
+            page.get_by_role("button", name="Start").click()
+            page.locator("tbody tr").nth(5).wait_for()
+        for view in filter(files.__contains__, views):
+            _, size, scheme = view
+            page.set_viewport_size({"width": SIZES[size][0], "height": SIZES[size][1]})
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.wait_for_timeout(SETTLED_MS)
+            page.screenshot(path=folder / f"{files[view]}.png")
+
+
+def main(folder: Path, pictures: Mapping[tuple[str, str, str], str] | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, sites(Path(data)) as broker, browser() as chrome:
         ui = UI(chrome.new_page(), f"http://{broker.addresses['http'][0]}/").sign_in()
-        page = ui.page
-        page.wait_for_timeout(WARM_UP_MS)
-        for name, address in addresses(ui, broker).items():
-            page.set_viewport_size({"width": SIZES["desktop"][0], "height": SIZES["desktop"][1]})
-            ui.open(address)
-            if name == "trace":
-                page.get_by_role("button", name="Start").click()
-                page.locator("tbody tr").nth(5).wait_for()
-            for size, (width, height) in SIZES.items():
-                page.set_viewport_size({"width": width, "height": height})
-                for scheme in SCHEMES:
-                    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-                    page.wait_for_timeout(SETTLED_MS)
-                    page.screenshot(path=folder / f"{name}-{size}-{scheme}.png")
+        ui.page.wait_for_timeout(WARM_UP_MS)
+        if pictures is not None:
+            await_calm(ui, broker)
+        take(ui, broker, folder, pictures)
         assert ui.problems == []
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]), None)
+    else:
+        main(DOCUMENTS, PICTURES)

@@ -255,7 +255,7 @@ def test_an_argument_entered_during_an_addition_is_for_the_next_object(ui: UI, r
 
 def test_an_upstream_chosen_during_loading_stays_chosen(ui: UI, running: BrokerProcess) -> None:
     page = ui.open("federation-upstreams").page
-    page.get_by_text("Federate exchanges or queues").click()
+    page.get_by_text("Federate exchanges or queues", exact=True).click()
     choice = page.get_by_role("form", name="Federate exchanges or queues").get_by_label("Upstreams")
     expect(choice.locator("option")).to_have_count(3)
     running.http().put(f"{UPSTREAMS}/other", {"value": {"uri": "amqp://127.0.0.1:1"}})

@@ -18,6 +18,8 @@ def test_a_wrong_password_is_refused_and_the_right_one_opens_the_overview(
     ui.page.get_by_label("Password").fill("wrong")
     ui.page.get_by_role("button", name="Sign in").click()
     expect(ui.page.get_by_role("alert")).to_contain_text("Sign-in failed")
+    expect(ui.page.get_by_label("User")).to_have_value("guest")
+    expect(ui.page.get_by_label("Password")).to_be_focused()
     ui.sign_in()
     expect(ui.page.locator("main h1")).to_have_text("Overview")
 
@@ -107,3 +109,10 @@ def test_a_page_with_an_error_shows_it_and_polling_continues(ui: UI) -> None:
     expect(page.locator(".banner")).to_be_hidden()
     assert ui.problems
     ui.problems.clear()
+
+
+def test_the_choices_of_the_header_have_labels(ui: UI) -> None:
+    for label, choice in (("Refresh", "every 5 s"), ("Theme", "auto")):
+        shown = ui.page.locator("header label").filter(has_text=label)
+        expect(shown).to_be_visible()
+        expect(shown.locator("option:checked")).to_have_text(choice)

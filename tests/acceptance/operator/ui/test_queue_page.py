@@ -82,7 +82,7 @@ def test_bindings_are_added_with_arguments_and_removed(ui: UI, running: BrokerPr
     bindings = section(page, "Bindings to this queue")
     expect(bindings.get_by_role("row").filter(has_text="(AMQP default)")).to_contain_text("cannot be removed")
     form = page.get_by_role("form", name="Add binding to this queue")
-    send(form, "Add", {"From exchange": "amq.headers", "Routing key": "a/b %2F"})
+    send(form, "add a key", {"From exchange": "amq.headers", "Routing key": "a/b %2F"})
     send(form, "Bind", {"Arguments: key": "x-match", "Arguments: value": "any"})
     row = bindings.get_by_role("row").filter(has_text="a/b %2F")
     expect(row).to_contain_text("x-matchany")
@@ -111,7 +111,7 @@ def test_a_message_is_published_with_headers_and_properties_and_peeked_at(ui: UI
     form = section(page, "Publish message").get_by_role("form")
     form.get_by_label("Delivery mode").select_option("2")
     headers = form.get_by_role("group", name="Headers")
-    headers.get_by_role("button", name="Add").click()
+    headers.get_by_role("button", name="add a key").click()
     headers.get_by_label("Headers: key").fill("shape")
     headers.get_by_label("Headers: value").fill('{"sides": 3}')
     headers.get_by_label("Headers: type").select_option("json")
@@ -302,3 +302,29 @@ def test_forms_that_a_user_may_not_send_are_not_offered(new_ui: Callable[..., UI
             shown |= set(ui.page.locator("summary h2:visible").all_inner_texts())
         assert shown & (reading | changing) == offered
     http.delete("/users/reader")
+
+
+def test_milder_actions_are_before_harsher_ones(ui: UI, running: BrokerProcess) -> None:
+    running.http().put("/queues/%2F/ordered", {})
+    page = ui.open("queues/%2F/ordered").page
+    titles = page.locator("main summary h2").all_inner_texts()
+    assert titles[-4:] == ["Get messages", "Move messages", "Purge", "Delete"]
+    page = ui.open("queues?name=ordered").page
+    page.get_by_label("Choose //ordered").check()
+    assert page.locator(".actions button").filter(visible=True).all_inner_texts() == ["Purge", "Delete"]
+    running.http().delete("/queues/%2F/ordered")
+
+
+def test_labels_stand_on_the_line_of_their_inputs(ui: UI, running: BrokerProcess) -> None:
+    running.http().put("/queues/%2F/lined", {})
+    page = ui.open("queues/%2F/lined").page
+    for title in ("Publish message", "Move messages", "Delete"):
+        for field in section(page, title).locator(".field:has(> label)").filter(visible=True).all():
+            label, given = (
+                field.locator("label").bounding_box(),
+                field.locator("input, select, textarea").first.bounding_box(),
+            )
+            assert label is not None and given is not None
+            middle = given["y"] + min(given["height"], 30) / 2  # of a text of several lines: of its first
+            assert abs(label["y"] + label["height"] - 10 - middle) < 5, (title, field.inner_text(), label, given)
+    running.http().delete("/queues/%2F/lined")

@@ -1,7 +1,10 @@
 """Listeners of an HTTP service: configured ones, default ones, and the peer address that an application gets."""
 
 import asyncio
+import os
+import re
 import socket
+from pathlib import Path
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -14,7 +17,8 @@ from warren.plugins.http.lazy_listener import HTTPApp, HTTPListeners
 pytestmark = pytest.mark.sockets
 
 PATIENCE_S = 60
-OPTION = "--greet HOST:PORT"
+NAME = Path("/proc/self/comm").read_text().strip()
+OPTION = "--greet"
 NOWHERE = HTTPListener()
 NO_TLS = SSLOptions()
 
@@ -55,9 +59,10 @@ def test_a_stock_port_that_is_taken_is_warned_of_and_another_one_is_an_error(api
         assert (event, level, fields["service"]) == ("cannot_listen", "warning", "greeter")
         place, reason = f"127.0.0.1:{at.port}", "another program listens there, perhaps RabbitMQ or another Warren"
         assert (fields["address"], fields["reason"]) == (place, reason)
-        lacking = f"none at {place}: {reason}; --greet HOST:PORT chooses another address"
-        assert api.host.not_listening == {"http/greeting": lacking}
-        with pytest.raises(ValueError, match=f"cannot listen at {place}: {reason}; --greet HOST:PORT chooses another"):
+        lacking = api.host.not_listening["http/greeting"]
+        assert re.fullmatch(rf"none at {place}: {reason}; --greet \d+ chooses another address", lacking)
+        reason = re.escape(f"another program listens there: {NAME} (pid {os.getpid()})")
+        with pytest.raises(ValueError, match=rf"cannot listen at {place}: {reason}; --greet \d+ chooses another"):
             await listeners.open(at, NOWHERE, NO_TLS, stock=NOWHERE)
         await listeners.close()
 

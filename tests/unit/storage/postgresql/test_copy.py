@@ -98,7 +98,10 @@ def test_a_store_moves_to_postgresql_and_back(
 def test_a_used_target_is_left_alone(capsys: CaptureFixture[str], folder: Path, address: Address, url: str) -> None:
     assert copy_store(str(folder), url, "", address.schema) == 0
     assert copy_store(str(folder), url, "", address.schema) == 1
-    assert capsys.readouterr().err == "warren: PostgreSQL: not empty; nothing was copied\n"
+    assert (
+        capsys.readouterr().err
+        == "warren: PostgreSQL: not empty; nothing was copied: name a new folder or an empty store with --to\n"
+    )
 
 
 def test_a_new_folder_is_marked_first(
@@ -156,7 +159,11 @@ def test_other_files_are_left_alone(
     monkeypatch.chdir(tmp_path if target in ("there", "mounted") else there)
     free = target == "mounted"
     assert copy_store(str(folder), target, "", "") == (0 if free else 1)
-    assert free or capsys.readouterr().err == f"warren: {there}: not empty; nothing was copied\n"
+    assert (
+        free
+        or capsys.readouterr().err
+        == f"warren: {there}: not empty; nothing was copied: name a new folder or an empty store with --to\n"
+    )
     assert [path.name for path in there.iterdir()] == ["notes"]
 
 

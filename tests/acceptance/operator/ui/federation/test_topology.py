@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
@@ -98,30 +99,59 @@ def test_the_wizard_shows_the_commands_of_all_brokers_and_applies_its_own(
     until(lambda: running.queues()["pair"] == 1, "the message")
 
 
-def test_the_wizard_knows_rings_graphs_and_trees(ui: UI) -> None:
-    page = ui.open("federation/wizard").page
+def test_the_wizard_knows_rings_graphs_and_trees(ui: UI, running: FederatedBroker) -> None:
+    running.ask("PUT", "/vhosts/a%20b", {})
+    page = ui.open("vhosts").open("federation/wizard").page
     names = ["site-a", "b", "it's"]
     page.get_by_label("Topology", exact=True).select_option("Ring")
     cells(page, "Cluster name", names)
     cells(page, "URI", [f"amqp://{number}" for number in range(3)])
-    page.get_by_label("Virtual host", exact=True).last.fill("a b")
+    page.get_by_label("Virtual host", exact=True).last.select_option("a b")
     page.get_by_label("Priority").fill("7")
-    ring = {name: json.loads(words(page, name)[0][-1]) for name in names}
+    ring = {name: json.loads(words(page, name)[-2][-1]) for name in names}
     assert ring == {name: {"uri": f"amqp://{(at - 1) % 3}", "max-hops": 2} for at, name in enumerate(names)}
+    assert words(page, "it's")[0] == ["warrenctl", "set_cluster_name", "it's"]
     first, policy = words(page, "site-a")
     assert first[2:6] == ["--vhost", "a b", "federation-upstream", "it's"]
     assert policy[2:] == ["--vhost", "a b", "federate", *POLICY, "--priority", "7", "--apply-to", "exchanges"]
 
     page.get_by_label("Topology", exact=True).select_option("Complete graph")
-    assert [line[5] for line in words(page, "b")[:2]] == ["site-a", "it's"]
+    assert [line[5] for line in words(page, "b")[1:3]] == ["site-a", "it's"]
     page.get_by_label("Federate", exact=True).select_option("Queues")
-    assert json.loads(words(page, "b")[0][-1]) == {"uri": "amqp://0"}
+    assert json.loads(words(page, "b")[1][-1]) == {"uri": "amqp://0"}
     page.get_by_label("Federate", exact=True).select_option("Exchanges")
 
     page.get_by_label("Topology", exact=True).select_option("Fan-out")
     page.get_by_label("Broker above").last.select_option("b")
     expect(page.get_by_label("Commands for site-a")).to_contain_text("Nothing to set")
-    assert words(page, "b")[0][-2:] == ["site-a", '{"uri":"amqp://0","max-hops":1}']
-    assert words(page, "it's")[0][-2:] == ["b", '{"uri":"amqp://1","max-hops":2}']
+    assert words(page, "b")[1][-2:] == ["site-a", '{"uri":"amqp://0","max-hops":1}']
+    assert words(page, "it's")[1][-2:] == ["b", '{"uri":"amqp://1","max-hops":2}']
     page.get_by_label("Cluster name").last.fill("b")
     expect(page.get_by_text("Not complete yet: two brokers are called b")).to_be_visible()
+    running.ask("DELETE", "/vhosts/a%20b")
+
+
+def test_the_wizard_names_a_renamed_cluster_warns_of_guest_and_copies_commands(
+    new_ui: Callable[..., UI], running: FederatedBroker
+) -> None:
+    ui = new_ui(permissions=["clipboard-read", "clipboard-write"]).sign_in()
+    page = ui.open("federation/wizard").page
+    cells(page, "Cluster name", ["site-a", "b"])
+    guest = page.get_by_text("lets the user guest in from its own machine only")
+    for uri, count in (("amqp://guest:x@10.0.0.7", 1), ("amqp://10.0.0.7", 1), ("amqp://link:x@10.0.0.7", 0)):
+        cells(page, "URI", ["amqp://127.0.0.1", uri])
+        expect(guest.filter(visible=True)).to_have_count(count)
+    assert words(page, "site-a")[0][1] == "set_parameter"  # it has its name already
+    cells(page, "Cluster name", ["renamed"])
+    commands = page.get_by_label("Commands for renamed", exact=True)
+    assert words(page, "renamed")[0] == ["warrenctl", "set_cluster_name", "renamed"]
+    commands.get_by_role("button", name="Copy commands").click()
+    expect(commands.get_by_role("button", name="Copy commands")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == commands.locator("pre").inner_text()
+    commands.get_by_role("button", name="Apply to this broker").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("name this cluster renamed")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("This broker is set.")).to_be_visible()
+    assert running.ask("GET", "/cluster-name") == {"name": "renamed"}
+    running.ask("PUT", "/cluster-name", {"name": "site-a"})
