@@ -8,6 +8,7 @@ from pamqp.commands import Basic, Queue
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from warren.broker.amqp.field_table import Table
+from warren.plugins.message_log.analysis import health
 from warren.plugins.message_log.file_format import schema
 
 from .exporting import Exporting, imbalance
@@ -253,6 +254,8 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
         if dead_letters
         else {("drop", "short", "maxlen"), ("expire", "timed", "expired"), ("drop", "plain", "rejected")}
     )
+    by_design = {(event, reason) for event, reasons in health.BY_DESIGN.items() for reason in reasons}
+    assert {(event, reason) for event, _, reason in left if reason != "rejected"} <= by_design
     assert [row["event"] for row in export.events("nack")] == ["nack"]
     dead = [row for row in export.events("enqueue") if row["queue"] == "dead"]
     assert [row["reason"] for row in dead] == ["dlx"] * (3 if dead_letters else 0)
