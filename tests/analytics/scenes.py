@@ -38,7 +38,7 @@ def busy(log: Log) -> None:
     log.event(schema.RETURN, lost, routing_key="nowhere", exchange="x", size=100, user=log.user)
     both = log.publish("work", "copies")
     log.deliver(both, "copies", no_ack=True)
-    log.drop(both, "work", schema.EXPIRE, None)
+    log.expire(both, "work")
     refused = log.publish(routed=0, reason="refused")
     log.confirm(refused, "nack")
     poison = log.publish("work", message_id="poison")

@@ -124,7 +124,7 @@ def test_trouble_is_named(run: Run) -> None:
     (nowhere,) = run.rows("unroutable", node="rabbit@up")
     assert (nowhere["routing_key"], nowhere["unroutable"], nowhere["returned"]) == ("nowhere", 2, 1)
     given_up = {(row["event"], row["reason"]): row["messages"] for row in run.rows("given_up", node="rabbit@up")}
-    assert given_up == {("expire", ""): 1, ("drop", "maxlen"): 1, ("dlx", "rejected"): 1}
+    assert given_up == {("expire", "expired"): 1, ("drop", "maxlen"): 1, ("dlx", "rejected"): 1}
     (again,) = run.rows("redelivered", node="rabbit@up", queue="work")
     assert (again["redelivered"], again["requeued"]) == (5, 5)
     (poison,) = run.rows("poison", node="rabbit@up")

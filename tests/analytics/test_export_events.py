@@ -8,6 +8,7 @@ from pamqp.commands import Basic, Queue
 from tests.support import codec
 from tests.support.amqp_client import Channel
 from warren.broker.amqp.field_table import Table
+from warren.plugins.message_log.analysis import health
 from warren.plugins.message_log.file_format import schema
 
 from .exporting import Exporting, imbalance
@@ -43,6 +44,26 @@ def test_a_message_is_followed_by_one_number_from_publish_to_ack(export: Exporti
     assert by_event["confirm"]["size"] is None and by_event["confirm"]["reason"] is None
     assert all(row["lat_us"] >= 0 for row in rows)
     assert {row["schema"] for row in rows} == {schema.SCHEMA} and {row["sample_rate"] for row in rows} == {1.0}
+
+
+def test_a_commit_confirms_the_publishes_of_its_transaction(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    ch.transact()
+    for finish, count in ((ch.rollback, 1), (ch.commit, 2), (ch.commit, 1)):
+        for _ in range(count):
+            ch.publish("", "q", b"body")
+        finish()
+    rows = export.events()
+    assert [row["event"] for row in rows] == [
+        *["publish", "enqueue"] * 2,
+        *["confirm"] * 2,
+        "publish",
+        "enqueue",
+        "confirm",
+    ]
+    assert [row["msg_seq"] for row in rows if row["event"] == "confirm"] == [
+        row["msg_seq"] for row in rows if row["event"] == "publish"
+    ]
 
 
 def test_messages_published_together_with_different_keys_are_logged_with_their_own(
@@ -233,6 +254,8 @@ def test_what_leaves_a_queue_says_why_and_whether_it_is_dead_lettered(
         if dead_letters
         else {("drop", "short", "maxlen"), ("expire", "timed", "expired"), ("drop", "plain", "rejected")}
     )
+    by_design = {(event, reason) for event, reasons in health.BY_DESIGN.items() for reason in reasons}
+    assert {(event, reason) for event, _, reason in left if reason != "rejected"} <= by_design
     assert [row["event"] for row in export.events("nack")] == ["nack"]
     dead = [row for row in export.events("enqueue") if row["queue"] == "dead"]
     assert [row["reason"] for row in dead] == ["dlx"] * (3 if dead_letters else 0)

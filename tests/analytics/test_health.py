@@ -139,7 +139,7 @@ def time_to_live(log: Log) -> None:
 
     def act(step: int) -> None:
         for number in log.ready[QUEUE][: 8 * (step - 5) if step > 5 else 0]:
-            log.drop(number, QUEUE, schema.EXPIRE, None)
+            log.expire(number, QUEUE)
         publish(log, 8 * step)
 
     run(log, 12, act)
@@ -220,6 +220,38 @@ def long_job_among_short_ones(log: Log) -> None:
             log.ack(log.unacked[QUEUE][0], QUEUE)
 
 
+def polled_with_rare_messages(log: Log) -> None:
+    """A message arrives every 8 minutes just after a client has looked, which does so every 100 s."""
+    log.consumers[QUEUE] = 0
+
+    def act(step: int) -> None:
+        consume(log, 10 if step % 10 == 9 else 0)
+        publish(log, int(step % 50 == 0))
+
+    run(log, 108, act)
+    assert log.ready[QUEUE]
+
+
+def cache_with_bursts(log: Log, had_a_consumer: bool = False) -> None:
+    """A burst every 15 minutes waits in a queue without consumers until it expires after 10 minutes."""
+    log.consumers[QUEUE] = int(had_a_consumer)
+
+    def act(step: int) -> None:
+        if step == 0 and had_a_consumer:
+            log.round_trip(QUEUE)
+        log.consumers[QUEUE] = 0
+        for number in list(log.ready[QUEUE]) if step % 90 == 69 else ():
+            log.expire(number, QUEUE)
+        publish(log, 5 if step % 90 == 9 else 0)
+
+    run(log, 140, act)
+    assert log.ready[QUEUE]
+
+
+def cache_that_had_a_consumer(log: Log) -> None:
+    cache_with_bursts(log, had_a_consumer=True)
+
+
 def unattended(log: Log) -> None:
     """Messages wait in a delay queue until it dead-letters them, and one in a queue of maximum length one."""
     log.unattended = {"delay", "last value"}
@@ -258,6 +290,7 @@ def sampled(log: Log) -> None:
 HISTORIES = (
     *(idle_night, deleted_queue, redelivered_before, restart, time_to_live, retry_queue, link_restart),
     *(long_jobs, first_long_job, long_job_among_short_ones, unattended, redeployment, sampled),
+    *(polled_with_rare_messages, cache_with_bursts, cache_that_had_a_consumer),
 )
 
 
@@ -265,6 +298,23 @@ HISTORIES = (
 def test_an_ordinary_history_raises_nothing(tmp_path: Path, history: Callable[[Log], Log | None]) -> None:
     log = started(tmp_path, QUEUE)
     expect_nothing(history(log) or log)
+
+
+@pytest.mark.parametrize(
+    ("steps", "period_s"), [(5, 60), (9, 100), (11, 60), (17, 60), (19, 100), (23, 61), (29, 100), (53, 63), (58, 59)]
+)
+def test_a_queue_that_is_polled_raises_nothing_also_in_a_young_boot(tmp_path: Path, steps: int, period_s: int) -> None:
+    """A message enters every second. Snapshots that follow a poll see those of up to 10 s."""
+    log = started(tmp_path, QUEUE)
+    log.consumers[QUEUE] = 0
+
+    def act(step: int) -> None:
+        for second in range(10 * step, 10 * step + 10):
+            consume(log, 200 if second % period_s == period_s - 1 else 0)
+            publish(log, 1)
+
+    run(log, steps, act)
+    expect_nothing(log)
 
 
 def no_consumer(log: Log, step: int) -> None:
@@ -283,8 +333,16 @@ def no_consumer_and_one_get(log: Log, step: int) -> None:
 
 def no_consumer_and_one_expiry_before(log: Log, step: int) -> None:
     if step == 0:
-        log.drop(log.publish(QUEUE), QUEUE, schema.EXPIRE, None)
+        log.expire(log.publish(QUEUE), QUEUE)
     no_consumer(log, step)
+
+
+def no_consumer_and_polled_after_an_expiry(log: Log, step: int) -> None:
+    log.consumers[QUEUE] = 0
+    if step == 0:
+        log.expire(log.publish(QUEUE), QUEUE)
+    publish(log, 10)
+    consume(log, 10 if step < 5 else 0)
 
 
 def no_consumer_any_more(log: Log, step: int) -> None:
@@ -373,6 +431,7 @@ def deleted(log: Log, step: int) -> None:
         ("no consumer", no_consumer, "150 messages wait", 50),
         ("no consumer", no_consumer_and_one_get, "150 messages wait", 70),
         ("no consumer", no_consumer_and_one_expiry_before, "150 messages wait", 50),
+        ("no consumer", no_consumer_and_polled_after_an_expiry, "150 messages wait", 50),
         ("no consumer", no_consumer_any_more, "150 messages wait", 50),
         ("stuck", stuck, "3 messages delivered and none settled, 147 more wait", 50),
         ("stuck", stuck_without_a_prefetch, "150 messages delivered and none settled, 0 more wait", 50),

@@ -41,16 +41,17 @@ WELL, WRONG, UNKNOWN = "well", "wrong", "unknown"
 LEAST_S = 30  # for which a cause must last
 RECENT_S = 60  # before the end of a boot, in which a message must have been delivered again to be poison
 NOW_S = 600  # before the end of the log, in which a node must have been seen, and a message unroutable
-GOT_S = 120  # without a delivery, until a queue has no consumer: it may return, or fetch messages (basic.get)
+GOT_S = 120  # for which messages must wait without a delivery: a consumer may return, or fetch them (basic.get)
 HELD_TIMES = 3  # the 99th percentile of the time for which consumers hold a message, until they are stuck
 TIMEOUT_S = 1800  # the same if none was acknowledged before: the default consumer timeout
 REDELIVERED = 5  # deliveries after the first one that make a message poison
-WAIT_S = 10.0  # for which messages wait in a queue that is slow, at the rate at which they leave it
+WAIT_S = 10  # for which messages wait in a queue that is slow, at the rate at which they leave it
+LEFT_S = 2 * schema.SNAPSHOT_S  # the same of those that a client which fetches messages leaves, seen up to 10 s later
 WINDOW_S, INTERVALS = 1800, 10  # of the trend of a queue
 POINTS = 4  # intervals that a trend needs
 STILL = 0.9  # the share of its greatest length that a growing queue has at the end
 SECOND = 1_000_000
-BY_DESIGN = {EXPIRE: ("", None), DROP: ("maxlen",), DEAD_LETTER: ("expired", "maxlen")}  # reasons of events
+BY_DESIGN = {EXPIRE: ("expired",), DROP: ("maxlen",), DEAD_LETTER: ("expired", "maxlen")}  # reasons of events
 OLDEST = Fact(names(*BOOT, "vhost", "queue"), measures("min", "second", "waiting", "held"))
 AGAIN = Fact(
     names(*BOOT, "vhost", "queue"),
@@ -105,12 +106,14 @@ class Trend(NamedTuple):
 
     slope_per_s  messages a second
     grows        whether it grows for certain
+    outgrows     whether what is left in it when clients fetch messages grows for certain
     leave_per_s  messages that leave it a second
     counted_us   the last interval in which its counters of delivered and of acknowledged messages increased
     """
 
     slope_per_s: float
     grows: bool
+    outgrows: bool
     leave_per_s: float
     counted_us: Mapping[str, tuple[int, int]]
 
@@ -152,18 +155,31 @@ def trends(rows: pa.Table, of_boots: Mapping[Name, Window]) -> dict[Queue, Trend
 def trend(rows: list[Values], window: Window) -> Trend:
     """Return the trend of a queue by the slopes between all pairs of intervals: their median, and whether most rise."""
     points = [(row["interval"] * window.interval_us / SECOND, row["length"] / row["snapshots"]) for row in rows]
-    slopes = sorted((y - v) / (x - u) for (u, v), (x, y) in combinations(points, 2))
+    slopes = slopes_between(points)
     (begin_s, before), (end_s, now) = points[0], points[-1]
     entered = (rows[-1]["published"] or 0) - (rows[0]["published_before"] or 0)
     leave_per_s = max(entered - (now - before), 0) / (end_s - begin_s)
     grows = slopes[len(slopes) // 4] > 0 and now >= STILL * max(length for _, length in points)
+    increased = {name: rows_after_increase(rows, name) for name in ("delivered", "acked")}
     counted_us = {}
-    for name in ("delivered", "acked"):
-        increased = [row["interval"] for before, row in pairwise(rows) if (row[name] or 0) > (before[name] or 0)]
-        if increased:
-            end_us = window.end_us - (window.intervals - 1 - increased[-1]) * window.interval_us
+    for name, some in increased.items():
+        if some:
+            end_us = window.end_us - (window.intervals - 1 - some[-1]["interval"]) * window.interval_us
             counted_us[name] = end_us - window.interval_us, end_us
-    return Trend(median(slopes), grows, leave_per_s, counted_us)
+    fetched = increased["delivered"]
+    left = slopes_between([(row["interval"] * window.interval_us / SECOND, row["least"]) for row in fetched])
+    outgrows = len(fetched) >= POINTS and left[len(left) // 4] > 0 and fetched[-1]["least"] >= LEFT_S * leave_per_s
+    return Trend(median(slopes), grows, outgrows, leave_per_s, counted_us)
+
+
+def rows_after_increase(rows: list[Values], name: str) -> list[Values]:
+    """Return the intervals in which a counter increased."""
+    return [row for before, row in pairwise(rows) if (row[name] or 0) > (before[name] or 0)]
+
+
+def slopes_between(points: list[tuple[float, float]]) -> list[float]:
+    """Return the slopes between all pairs of points, the least first."""
+    return sorted((y - v) / (x - u) for (u, v), (x, y) in combinations(points, 2))
 
 
 class Judge:
@@ -177,6 +193,7 @@ class Judge:
         self.boots = newest(boots)
         self.settled: dict[Queue, int] = {}  # when a message was settled last in the newest boot
         self.delivered: dict[Queue, int] = {}
+        self.fetched: dict[Queue, int] = {}  # the same as `delivered`, but in all boots
         self.by_design: dict[Queue, int] = {}  # when a message left a queue last by a limit or its time to live
         for row in sorted(kinds, key=lambda row: int(row["last"])):
             queue, event, last_us = queue_of(row), row["event"], row["last"] * SECOND
@@ -184,11 +201,13 @@ class Judge:
                 self.by_design[queue] = last_us
             if self.is_newest(row) and (event in (ACK, FED_OUT, NACK) or event == DELIVER and row["no_ack"]):
                 self.settled[queue] = last_us
-            if self.is_newest(row) and event == DELIVER:
-                self.delivered[queue] = last_us
+            if event == DELIVER:
+                self.fetched[queue] = last_us
+                if self.is_newest(row):
+                    self.delivered[queue] = last_us
         held = [row for row in latency if row["stage"] == HELD]
         self.patience_us = {queue_of(row): max(HELD_TIMES * row["p99_us"], row["max_us"]) for row in held}
-        self.consumed: set[Queue] = set()  # queues that have had consumers
+        self.consumed: dict[Queue, int] = {}  # when queues that have had consumers had them last
         self.oldest = keyed(facts["oldest"].to_pylist(), "node", "vhost", "queue")
         again = [row for row in facts["again"].to_pylist() if self.is_newest(row)]
         self.again = {queue_of(row): row for row in again if self.is_recent(row, row["last"], RECENT_S)}
@@ -218,6 +237,14 @@ class Judge:
         rows = sorted(self.oldest.get(queue, []), key=lambda row: not self.is_newest(row))
         return next((f"{row['boot_id']}/{row[which]}" for row in rows if row[which] is not None), None)
 
+    def holds_back(self, state: Values) -> bool:
+        """Return whether messages wait by design in a queue without consumers, given its last snapshot."""
+        queue = queue_of(state)
+        if state["unattended"] and queue not in self.consumed:
+            return True
+        attended_us, designed_us = self.consumed.get(queue, 0), self.by_design.get(queue)
+        return designed_us is not None and designed_us + SECOND >= max(attended_us, self.fetched.get(queue, 0))
+
     def causes_at(self, state: Values, turns: Values, growth: Trend | None) -> Iterator[Finding | None]:
         """Yield what may be wrong with a queue, from its last snapshot and its turns in the same boot."""
         queue, at_us = queue_of(state), micros(state["at"])
@@ -234,14 +261,12 @@ class Judge:
             return Finding(cause, *queue, time_of(since_us), text, ready + unacked, self.example(queue, which))
 
         if ready and not consumers:
-            since_us, designed_us = latest(turns, "none_ready", "consumed"), self.by_design.get(queue)
-            if state["unattended"] and queue not in self.consumed:
+            if self.holds_back(state):
                 return
-            if designed_us is not None and (designed_us + SECOND >= since_us or since_us == micros(turns["first"])):
-                return
+            since_us = latest(turns, "none_ready", "consumed")
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
-            if at_us - delivered_us >= GOT_S * SECOND:
-                yield lasting(NO_CONSUMER, max(since_us, delivered_us), f"{link}{waiting}")
+            text = f"{link}{waiting}"
+            yield lasting(NO_CONSUMER, max(since_us, delivered_us), text, least_us=GOT_S * SECOND)
             if delivered_us <= since_us:
                 return
         if consumers and unacked and (grows or at_us - latest(turns, "none_ready") >= LEAST_S * SECOND):
@@ -255,7 +280,7 @@ class Judge:
             row = self.again[queue]
             text = f"one message was delivered {row['delivered']:,} times, {waiting}"
             yield Finding(POISON, *queue, row["first"], text, ready + unacked, f"{row['boot_id']}/{row['msg_seq']}")
-        if growth is not None and grows and ready >= WAIT_S * growth.leave_per_s:
+        if growth is not None and grows and ready >= WAIT_S * growth.leave_per_s and (consumers or growth.outgrows):
             who = "consumers do not keep up" if settled_us else "consumers have settled none yet"
             who = who if consumers else "messages enter faster than they leave"
             text = f"{who}, {waiting}, {growth.slope_per_s:,.1f} more every second"
@@ -288,7 +313,9 @@ def findings(
 ) -> list[Finding]:
     """Return everything that is wrong, the worst first; `readings` are those of the metrics."""
     of_boots = snapshots["turns"].to_pylist()
-    judge.consumed = {queue_of(row) for row in of_boots if row["consumed"] is not None}
+    for row in of_boots:
+        if row["consumed"] is not None:
+            judge.consumed[queue_of(row)] = max(micros(row["consumed"]), judge.consumed.get(queue_of(row), 0))
     turns = {queue_of(row): row for row in of_boots if judge.is_newest(row)}
     states = [row for row in snapshots["latest"].to_pylist() if judge.is_newest(row) and not row["stopping"]]
     found = judge.of_routes() + blocked_nodes(judge.boots, readings)

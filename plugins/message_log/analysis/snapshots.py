@@ -61,7 +61,11 @@ FACTS: dict[str, Fact] = {"closings": CLOSINGS, "lengths": LENGTHS, "latest": LA
 COUNTERS = ("published", "delivered", "acked")
 TREND = Fact(
     {**names("node", "vhost", "queue"), "interval": INT},
-    {**measures("sum", "length", "snapshots"), **measures("min", "published_before"), **measures("max", *COUNTERS)},
+    {
+        **measures("sum", "length", "snapshots"),
+        **measures("min", "least", "published_before"),
+        **measures("max", *COUNTERS),
+    },
 )
 
 
@@ -120,6 +124,7 @@ def trends_in(rows: pa.Table, windows: Mapping[tuple[str, str], Window]) -> pa.T
         table.has("queue") & (interval >= 0) & (interval < chosen[:, 2]),
         interval=interval,
         length=table.number("ready") + table.number("unacked"),
+        least=table.number("ready") + table.number("unacked"),
         snapshots=np.ones(table.count, "i8"),
         published_before=table["published"],
     )

@@ -7,6 +7,7 @@ import {
 
 const COPIED_MS = 2000;
 const OFFERED = 50; // names of a field
+const OFFER_MS = 200; // after the last key
 const SAVED_MS = 10_000; // by then the browser has read the file
 
 const linkTo = (segments, name, text = name) => h("a.name", { href: router.address(segments), title: name }, text);
@@ -139,14 +140,19 @@ export function nameField(field, of) {
   const row = fieldRow({ ...field, type: "list" });
   const input = row.querySelector("input");
   const choices = row.querySelector("datalist");
+  let timer;
   const offer = async () => {
     const { vhost, kind } = of();
-    const query = { page: 1, page_size: OFFERED, name: input.value, columns: "name" };
+    const name = input.value;
+    const query = { page: 1, page_size: OFFERED, name, columns: "name" };
     const { items } = await api.get(`${kind}s${path`/${vhost}`}`, query).catch(() => ({ items: [] })); // the name can be entered
-    fill(choices, items.filter((one) => one.name).map((one) => h("option", { value: one.name })));
+    if (name === input.value) fill(choices, items.filter((one) => one.name).map((one) => h("option", { value: one.name })));
   };
   input.addEventListener("focus", offer);
-  input.addEventListener("input", offer);
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(offer, OFFER_MS);
+  });
   return row;
 }
 
