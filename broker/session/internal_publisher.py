@@ -78,7 +78,7 @@ class PublishResult:
 class ConfirmTally(Confirms):
     """Confirms that only record the ticket and the refusals; nothing is sent.
 
-    `logged` is the greatest ticket so far of publishes in the traffic log, `nacked` are refusals that are not in it yet.
+    `logged` is the greatest ticket so far of publishes in the traffic log, `nacked` are refusals not yet in it.
     """
 
     __slots__ = ("ticket", "left_out", "logged", "nacked")
