@@ -298,7 +298,7 @@ def test_a_dead_letter_that_no_queue_gets_is_logged_after_it_has_left(
 
 
 def test_dead_letters_of_a_deleted_queue_are_lost_only_if_no_queue_gets_them(export: Exporting, ch: Channel) -> None:
-    """At least once, dead letters without a queue stay until the queue is deleted."""
+    """Dead letters without a queue stay until theirs is deleted, with the strategy at-least-once."""
     arguments = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-queue-type": "quorum"}
     ch.exchange("dead", "fanout")
     ch.declare("q", durable=True, arguments={"x-dead-letter-exchange": "dead", **arguments})
