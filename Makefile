@@ -14,7 +14,7 @@ ROUNDS ?= 10
 PORT ?= 5672
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz faults/model)
 
-.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check sbom audit lint types node java object-store browser pictures postgresql prometheus shells clean
+.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check release sbom audit lint types node java object-store browser pictures postgresql prometheus shells clean
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data; PORT=... names another port; ARGS are passed on
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:$(PORT) --data ./data $(ARGS)
@@ -135,6 +135,9 @@ dist: .venv/test.stamp .venv/tools.stamp  ## the source archive and the wheels i
 
 dist-check: .venv/test.stamp java  ## installs the wheels of ./dist into empty environments of each Python that is found, and uses them
 	@$(BIN)/python -m tools.distribution.check $(ARGS)
+
+release: .venv/test.stamp .venv/tools.stamp  ## a release in ./dist: wheels for each Python found, image, bill of materials, notes, sums signed by KEY
+	@$(BIN)/python -m tools.distribution.release --key '$(KEY)' $(ARGS)
 
 sbom: .venv/test.stamp .venv/tools.stamp  ## the bill of materials of the locked dependencies, CycloneDX, beside the wheels
 	@mkdir -p dist

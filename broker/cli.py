@@ -61,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"'{words[0]}' is one word too many")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
+        if action.choices is not None and value != [] and value not in action.choices:
             what = str(action.metavar or "choice").lower()
             raise argparse.ArgumentError(None, f"there is no {what} {value}{suggestion(value, action.choices)}")
 
@@ -171,7 +171,8 @@ def parser(more: Mapping[str, Command] | None = None) -> argparse.ArgumentParser
 
     add_command(commands, "version", "print the version", version)
     command = add_command(commands, HELP, "show the commands, or the options of one command")
-    command.add_argument("words", metavar="COMMAND", nargs="*", help="the command, and its action")
+    about = "the command, and its action"
+    command.add_argument("words", metavar="COMMAND", nargs="*", choices=commands.choices, help=about)
 
     for name, plugged in (more or {}).items():
         plugged.add_options(add_command(commands, name, plugged.about, plugged.run))

@@ -4,6 +4,8 @@ import ast
 import email
 import json
 import re
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -16,7 +18,7 @@ from packaging.utils import canonicalize_name
 from tests.support.broker_process import run
 from tests.support.checkout import ROOT, write_distribution
 from tests.support.wheel import PACKAGES, build_wheel, install_wheel
-from tools.distribution import audit, lock, sbom
+from tools.distribution import audit, lock, release, sbom
 from tools.distribution.contents import (
     LICENSES,
     NAME,
@@ -75,6 +77,39 @@ def test_the_image_and_the_tests_install_versions_that_are_supported_and_only_fi
 def test_the_newest_change_is_that_of_this_version() -> None:
     headings = [line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## "]
     assert headings[0].split()[1] == PROJECT["version"]
+
+
+def test_the_notes_of_a_release_are_those_of_its_version() -> None:
+    changes = "# Changes\n\nBy release.\n\n## 0.3.0, soon\n\n### Queues\n\n- new\n\n## 0.2.0\n\n- old\n"
+    assert release.notes(changes, "0.3.0") == "# Warren 0.3.0, soon\n\n### Queues\n\n- new\n"
+    for text, version in ((changes, "0.2.0"), (changes, "0.3"), ("", "0.3.0")):
+        with pytest.raises(release.NotReleased):
+            release.notes(text, version)
+
+
+def test_the_sums_of_a_release_are_signed_and_name_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("gpg") is None:
+        pytest.skip("gpg is not installed")
+    (keys := tmp_path / "keys").mkdir(0o700)
+    (folder := tmp_path / "dist").mkdir()
+    monkeypatch.setenv("GNUPGHOME", str(keys))
+    for name in ("b.whl", "a.tar.gz"):
+        (folder / name).write_text(name)
+    with pytest.raises(release.NotReleased, match="the key nobody"):
+        release.sign(release.write_sums(folder), "nobody")
+    subprocess.run(
+        ["gpg", "--batch", "--passphrase", "", "--quick-generate-key", "release@example", "ed25519"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    try:
+        release.sign(release.write_sums(folder), "release@example")
+        checked = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=folder, capture_output=True, text=True)
+        assert checked.stdout == "a.tar.gz: OK\nb.whl: OK\n" and not checked.returncode
+        (folder / "SHA256SUMS").write_text("other")
+        verifying = ["gpg", "--batch", "--verify", folder / "SHA256SUMS.asc", folder / "SHA256SUMS"]
+        assert subprocess.run(verifying, capture_output=True, check=False).returncode == 1
+    finally:
+        subprocess.run(["gpgconf", "--kill", "all"], check=False, capture_output=True)
 
 
 @pytest.fixture(scope="module")

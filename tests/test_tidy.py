@@ -524,6 +524,8 @@ READS_CLOCK = {"monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns", "
 READS = re.compile(rf"\b(?:sleep|{'|'.join(READS_CLOCK)})\(")  # in a file that is parsed
 # path, or path::function -> why it may sleep for a fixed time, or reckon with the time that something took
 CLOCK_READERS: dict[str, str] = {
+    "tests/faults/crash/test_backups.py::"
+    "test_a_backup_has_what_was_confirmed_and_not_what_was_acknowledged": "any moment will do for a backup",
     "tests/support/broker_process.py::BrokerProcess.start": "says how long a start took; nothing depends on it",
     "tests/faults/crash/test_features_restarted.py::"
     "test_a_kill_finds_a_dying_message_in_one_queue_or_the_other": "any moment",

@@ -54,7 +54,8 @@ INPUTS_OF_REST: dict[str, set[str]] = {
         *map(str, range(6, 12)),
     },
     "analytics/test_ledger_store.py::test_a_log_that_grows_is_reported_as_a_whole_one": {"1", "2", "3"},
-    "faults/crash/test_features_restarted.py": {"stopped", "expired"},
+    "faults/crash/test_features_restarted.py": {"stopped", "restored", "expired"},
+    "faults/crash/test_restarted.py": {"restored"},
     "faults/crash/test_moved.py::test_a_moved_message_survives_in_one_queue": {"2"},
     "faults/simulation/test_every_call.py::test_a_node_keeps_its_promises_whichever_call_fails": {
         *("close-ENOSPC", "names-ENOSPC", "read-ENOSPC", "remove-ENOSPC", "rename-ENOSPC", "truncate-ENOSPC"),

@@ -64,6 +64,7 @@ SOFTWARE = 70  # EX_SOFTWARE: a vital task failed
 DESCRIPTORS_LEAST = 64  # open files: some 20 are open before the first client comes, and RESERVED_LEAST are kept
 DESCRIPTORS_FEW = 1024  # the usual limit of a shell; below it the operator should know
 UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits: a port in use, an address that is not ours
+DURABLE = {"memory": "--data in place of --memory stores them", "os": "--sync fsync has confirms wait for the disk"}
 DIGITS = 640  # of a number in JSON: the least that Python can be told
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -357,7 +358,7 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
         screen = start_screen(version, config.node, bound, known, data, storage, prefix, host.not_listening)
         print(screen, file=sys.stderr, flush=True)
     if storage.kind in ("os", "memory"):
-        log.warning("not_durable", storage=storage.kind, means=storage.warning)
+        log.warning("not_durable", storage=storage.kind, means=storage.warning, advice=DURABLE[storage.kind])
 
 
 def watch_remote(store: Store, node: Node, config: Config) -> RemoteStorage | None:

@@ -239,7 +239,7 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "user_cannot_log_in": "the user '{user}' cannot log in with a password: {reason}",
     "tls_handshake_failed": "the TLS handshake with {peer} failed: {reason}",
     "no_control_socket": _sentence("warrenctl can reach this broker by --url only: it has no unix socket", "reason"),
-    "not_durable": _sentence("messages are not safe", "means"),
+    "not_durable": "messages are not safe: {means}; {advice}",
     "quorum_queue_not_replicated": "the quorum queue '{queue}' in vhost '{vhost}' is on {guarantee}: {means}",
     "quorum_queues_not_replicated": "{queues} quorum queues are on {guarantee}: {means}",
     "dead_letters_wait": (
@@ -273,6 +273,8 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "message_log_ended": _sentence("the export of the message log has ended", "reason"),
     "message_log_restarted": "the export of the message log runs again, and lacks {lost_records} records",
     "message_log_not_written": _sentence("the last records of the message log are not written", "reason"),
+    "backup_begun": "a backup has begun",
+    "backup_ended": lambda fields: f"a backup has ended {'whole' if fields.get('whole') else 'before it was whole'}",
     "systemd_not_notified": _sentence("systemd was not notified", "reason"),
     "event_loop_held": (
         "the event loop did nothing else for {ms} ms, {processor_ms} ms of the processor; it served {last_served}"

@@ -8,7 +8,6 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
 
@@ -192,14 +191,14 @@ def address_of(name: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def listen_error(error: OSError, port: int) -> str:
-    """Return the reason why a port cannot be listened at."""
+def listen_error(error: OSError, port: int, search: bool = True) -> str:
+    """Return the reason why a port cannot be listened at; `search` for the program that has it, which takes a while."""
     if isinstance(error, socket.gaierror):
         return "there is no host of this name"
     if error.errno == errno.EACCES and 0 < port < FIRST_FREE_PORT:
         return f"ports below {FIRST_FREE_PORT} need root or CAP_NET_BIND_SERVICE, which the user {user_name()} lacks"
     if error.errno == errno.EADDRINUSE:
-        holder = holder_of(port)
+        holder = holder_of(port) if search else ""
         return f"another program listens there{f': {holder}' if holder else ', perhaps RabbitMQ or another Warren'}"
     return REASONS.get(error.errno or 0) or error.strerror or str(error)
 
@@ -207,8 +206,18 @@ def listen_error(error: OSError, port: int) -> str:
 def another_address(option: str, error: OSError, host: str, port: int) -> str:
     """Return the option that chooses another address: with the next free port if this one is in use."""
     if error.errno == errno.EADDRINUSE:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         for other in range(port + 1, min(port + PORTS_TRIED, LAST_PORT) + 1):
-            with suppress(OSError), socket.create_server((host, other), family=family):
+            if is_free(host, other):
                 return f"{option} {other if host == LOOPBACK else address_of((host, other))}"
     return f"{option} HOST:PORT"
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether nobody listens at an address; a program that begins to listen meanwhile is not kept from it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trying:
+        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trying.bind((host, port))
+        except OSError:
+            return False
+    return True

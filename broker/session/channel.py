@@ -14,7 +14,7 @@ from ..core.messages.journal_port import ROOM
 from ..core.metadata.patterns import SearchTime
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import ReplyQueue
-from ..core.queues.traffic_log import CHANNEL
+from ..core.queues.traffic_log import CHANNEL, COMMIT
 from ..core.vhost.vhost import CheckNew
 from ..wire import method_encoder
 from . import events
@@ -181,10 +181,17 @@ class Channel(ChannelState):
         journal = self.connection.node.journal
         ticket = journal.ticket()
         if ticket <= journal.durable:
-            self.send(frames)
+            self._reply(frames)
         else:
             self.connection.suspend()
             journal.when_durable(ticket, partial(self._durable, frames))
+
+    def _reply(self, frames: bytes) -> None:
+        """Send a reply that all so far is durable. That of a commit confirms its publishes."""
+        log = self.vhost.traffic_log
+        if log is not None and self.transaction is not None:
+            log.confirmed(self.origin, COMMIT, COMMIT, ())
+        self.send(frames)
 
     def send_change_ok(self, frames: bytes, stored: bool = True) -> None:
         """Send the reply of a declaration, deletion or binding once it is durable, or in order if it is not `stored`.
@@ -297,7 +304,7 @@ class Channel(ChannelState):
 
     def _durable(self, frames: bytes) -> None:
         if not self.closing:
-            self.send(frames)
+            self._reply(frames)
         self.connection.resume()
 
     def _changed(self, frames: bytes) -> None:

@@ -8,7 +8,7 @@ is on disk. Batches become durable in order, so the confirms of a channel are in
 from __future__ import annotations
 
 from collections import deque
-from typing import ClassVar, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -23,8 +23,6 @@ class Confirms:
     """Outstanding confirms of a channel. Publishes are numbered from 1."""
 
     __slots__ = ("next", "last_settled", "last_sent", "confirmed", "_waiting", "_refused")
-
-    announces: ClassVar[bool] = True  # False if there is no client to send acks to
 
     def __init__(self) -> None:
         self.next = 1  # number of the next publish

@@ -75,16 +75,18 @@ class PublishResult:
 
 
 class ConfirmTally(Confirms):
-    """Confirms that only record the ticket and the refusals; nothing is sent."""
+    """Confirms that only record the ticket and the refusals; nothing is sent.
 
-    __slots__ = ("ticket", "left_out")
+    `logged` is the greatest ticket so far of what the traffic log has, and `nacked` what it does not have yet.
+    """
 
-    announces = False
+    __slots__ = ("ticket", "left_out", "logged", "nacked")
 
     def __init__(self) -> None:
         super().__init__()
-        self.ticket = 0
+        self.ticket = self.logged = 0
         self.left_out: list[int] = []
+        self.nacked: set[int] = set()
 
     def published(self, count: int, ticket: int, durable: int) -> bool:
         self.next += count
@@ -98,6 +100,7 @@ class ConfirmTally(Confirms):
 
     def refused(self, durable: int) -> None:
         self.left_out.append(self.next)
+        self.nacked.add(self.next)
         self.next += 1
 
 
@@ -310,6 +313,7 @@ class InternalPublisher(InternalConnection):
         for index in invalid:
             self.discard(address.exchange, address.routing_key, contents[index], INVALID)
         ticket, self._tally.ticket = self._tally.ticket, 0
+        self._log_confirms(ticket)
         if self.brings_from is None:
             confirmed = count - len(invalid) - len(refused)
             if ticket:
@@ -319,6 +323,19 @@ class InternalPublisher(InternalConnection):
         self._flush_later()
         self._was_held = self.held
         return PublishResult(count, ticket, refused, invalid, problem, self._unfinished is not None)
+
+    def _log_confirms(self, ticket: int) -> None:
+        """Have the traffic log record confirms of the publishes so far once they are durable, in their order."""
+        tally, log, journal = self._tally, self._channel.vhost.traffic_log, self.node.journal
+        nacked, tally.nacked = tally.nacked, set()
+        if log is None:
+            return
+        tally.logged = max(tally.logged, ticket)
+        confirm = partial(log.confirmed, self._channel.origin, 0, tally.next - 1, nacked)
+        if tally.logged > journal.durable:
+            journal.when_durable(tally.logged, confirm)
+        else:
+            confirm()
 
     def finish(self) -> PublishResult:
         """Return the result of the content that was unfinished.

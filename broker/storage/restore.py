@@ -24,7 +24,7 @@ from .folder_disk import FolderDisk, UntouchedFolder
 from .folder_lock import IN_USE_STATUS, InUse, lock
 from .folder_lock import NAME as LOCK_NAME
 from .metadata import Metadata, MetadataRows
-from .recovery import Recovered, check_log, recover
+from .recovery import Recovered, check_definitions, check_log, recover
 from .segment import number_of
 from .sqlite_metadata import SQLiteMetadata
 
@@ -199,6 +199,7 @@ def verify_log(disk: Disk, contents: Contents, report: list[str]) -> Recovered:
     if disk.segments() != contents.lengths:
         raise StorageFault("the store has other segments than the backup; nothing was restored")
     log, definitions = FinishedLog(disk, contents.checkpoint), contents.definitions
+    check_definitions(log, definitions)
     check_log(log, definitions.numbers)
     recovered = recover(log, report, definitions.numbers, definitions.next_queue - 1)
     if recovered.missing:

@@ -75,7 +75,7 @@ class HTTPListeners:
             try:
                 listener = await host.bind(protocol, address, at.port, self._pool, tls)
             except OSError as error:
-                place, reason = address_of((address, at.port)), listen_error(error, at.port)
+                place, reason = address_of((address, at.port)), listen_error(error, at.port, search=not optional)
                 option = f"the key {self._app.service}.ssl.port"
                 if tls is None:
                     option = another_address(self._app.option, error, address, at.port)

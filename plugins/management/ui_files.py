@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from .. import web
@@ -18,6 +19,7 @@ from .framework.state import ManagementState
 FOLDER = Path(__file__).with_name("ui")
 SHARED = "web"  # the path of the files that reports use as well
 DOCUMENTS = "docs"
+TITLES = f"{DOCUMENTS}/titles.json"  # the titles of the documents by name
 INDEX = "index.html"
 # RabbitMQ until 4.2 had its script rabbitmqadmin there.
 ADMIN_FOLDER = "cli/"
@@ -51,10 +53,9 @@ class StoredFile:
     digest: str
 
 
-def _stored(path: Path) -> StoredFile:
-    content = path.read_bytes()
+def _stored(name: str, content: bytes) -> StoredFile:
     compressed = compress_now([content]) if len(content) >= GZIP_FROM else None
-    return StoredFile(mimetypes.guess_type(path.name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
+    return StoredFile(mimetypes.guess_type(name)[0], content, compressed, hashlib.sha256(content).hexdigest()[:32])
 
 
 def documents() -> Path:
@@ -65,11 +66,15 @@ def documents() -> Path:
 
 def read_files() -> dict[str, StoredFile]:
     """Return the files by path, such as `core/api.js`, `web/table.js` or `docs/start.md`; the path "" is the index."""
-    files = {path.relative_to(FOLDER).as_posix(): _stored(path) for path in FOLDER.rglob("*") if path.is_file()}
-    files |= {f"{SHARED}/{path.name}": _stored(path) for path in web.files()}
+    paths = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.is_file()}
+    paths |= {f"{SHARED}/{path.name}": path for path in web.files()}
     folder = documents()
-    for path in (*folder.glob("*.md"), *folder.glob("images/*.svg")):
-        files[f"{DOCUMENTS}/{path.relative_to(folder).as_posix()}"] = _stored(path)
+    pages = sorted(folder.glob("*.md"))
+    for path in (*pages, *folder.glob("images/*.svg")):
+        paths[f"{DOCUMENTS}/{path.relative_to(folder).as_posix()}"] = path
+    files = {name: _stored(path.name, path.read_bytes()) for name, path in paths.items()}
+    titles = {page.stem: page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in pages}
+    files[TITLES] = _stored(TITLES, msgspec.json.encode(titles))
     return {"": files[INDEX], **files}
 
 

@@ -145,7 +145,7 @@ class Load:
             for _ in range(4):
                 channel.publish("", "kept", b"together", PERSISTENT)
             finish()
-        self.count(published=4)
+        self.count(published=4, confirmed=4)
         self.entered["kept"] += 4
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -56,7 +57,7 @@ class Log:
         self.counts: Counter[str] = Counter()
         self.tables: dict[str, list[Values]] = {name: [] for name in schema.TABLES}
         self.batch = 0
-        found = {"store": 1, "recovered_batch": 0, "settling_batch": 0, "damage": 0}
+        found = {"store": crc32(node.encode()), "recovered_batch": 0, "settling_batch": 0, "damage": 0}
         self.link: Values = {"retention_days": 14, **found}
         self.transient: set[str] = set()  # queues
         self.unattended: set[str] = set()  # queues
@@ -115,12 +116,13 @@ class Log:
     def confirm(self, number: int, reason: str | None = None) -> None:
         self.event(schema.CONFIRM, number, reason=reason, user=self.user)
 
-    def deliver(self, number: int, queue: str, no_ack: bool = False, redelivered: bool = False) -> None:
+    def deliver(self, number: int, queue: str, no_ack: bool = False, redelivered: bool = False, **columns: Any) -> None:
         self.ready[queue].remove(number)
         self._delivered[queue] += 1
         if not no_ack:
             self.unacked[queue].append(number)
-        self.event(schema.DELIVER, number, queue=queue, no_ack=no_ack, redelivered=redelivered, **self._client())
+        columns |= {"queue": queue, "no_ack": no_ack, "redelivered": redelivered}
+        self.event(schema.DELIVER, number, **columns, **self._client())
 
     def ack(self, number: int, queue: str, event: str = schema.ACK, **columns: Any) -> None:
         self.unacked[queue].remove(number)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.federated_broker import FederatedBroker
 from tests.support.polling import WITHIN_S, until
 from warren.plugins.message_log.analysis import verdict
 from warren.plugins.message_log.analysis.ledger import Ledger
@@ -164,10 +165,53 @@ def off(folder: Path) -> None:
         node.stop()
 
 
+def committed(folder: Path) -> None:
+    """Publish in a transaction, and delete the data after a stop."""
+    with Node(folder, "committed") as node:
+        channel = node.connect().channel()
+        channel.declare("q", durable=True)
+        channel.transact()
+        for finish in (channel.commit, channel.rollback):
+            for _ in range(MESSAGES):
+                channel.publish("", "q", b"body", PERSISTENT)
+            finish()
+        node.stop()
+        delete(node)
+        node.start()
+        node.stop()
+
+
+def federated(folder: Path) -> None:
+    """Take messages over a link, and delete the data of the downstream after a stop."""
+    brokers = up, down = FederatedBroker(folder / "up", "up"), FederatedBroker(folder / "down", "down")
+    for broker in brokers:
+        broker.configure("message_log.enabled = true", f"message_log.directory = {folder / 'export'}")
+    with up, down:
+        for broker in brokers:
+            channel = broker.connect().channel()
+            channel.exchange("fed.x", "direct", durable=True)
+            channel.declare("q", durable=True)
+            channel.bind("q", "fed.x", "k")
+        down.federate("^fed\\.", up.uri)
+        down.running()
+        channel = up.connect().channel()
+        until(lambda: sum(queue.startswith("federation: ") for queue in up.queues()) == 1)
+        channel.confirm()
+        for _ in range(MESSAGES):
+            channel.publish("fed.x", "k", b"body", PERSISTENT)
+        channel.confirms(range(1, MESSAGES + 1))
+        until(lambda: down.queues()["q"] == MESSAGES and down.rows()[0]["unconfirmed"] == 0)
+        down.stop()
+        shutil.rmtree(down.data)
+        down.start()
+        for broker in (down, up):
+            broker.stop()
+
+
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     folder = tmp_path_factory.mktemp("durability")
-    for scene in (kept, rolled_back, off):
+    for scene in (kept, rolled_back, off, committed, federated):
         scene(folder)
     restarted(folder, "deleted", False, delete)
     restarted(folder, "killed", True)
@@ -211,7 +255,7 @@ def test_messages_that_have_expired_were_there(ledger: Ledger) -> None:
     assert first != second and [row.confirmed_before for row in at_start] == [20], "the rest expired in between"
 
 
-@pytest.mark.parametrize("node", ["deleted@test", "young@test"])
+@pytest.mark.parametrize("node", ["deleted@test", "young@test", "committed@test", "down@test"])
 def test_deleted_data_are_lost_after_a_stop_and_after_a_kill_before_any_snapshot(ledger: Ledger, node: str) -> None:
     assert rows(ledger, node) == {"q": (MESSAGES, 0, MESSAGES)}
     assert losses(ledger, node) == {"q": MESSAGES}

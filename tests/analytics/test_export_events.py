@@ -46,6 +46,26 @@ def test_a_message_is_followed_by_one_number_from_publish_to_ack(export: Exporti
     assert {row["schema"] for row in rows} == {schema.SCHEMA} and {row["sample_rate"] for row in rows} == {1.0}
 
 
+def test_a_commit_confirms_the_publishes_of_its_transaction(export: Exporting, ch: Channel) -> None:
+    ch.declare("q")
+    ch.transact()
+    for finish, count in ((ch.rollback, 1), (ch.commit, 2), (ch.commit, 1)):
+        for _ in range(count):
+            ch.publish("", "q", b"body")
+        finish()
+    rows = export.events()
+    assert [row["event"] for row in rows] == [
+        *["publish", "enqueue"] * 2,
+        *["confirm"] * 2,
+        "publish",
+        "enqueue",
+        "confirm",
+    ]
+    assert [row["msg_seq"] for row in rows if row["event"] == "confirm"] == [
+        row["msg_seq"] for row in rows if row["event"] == "publish"
+    ]
+
+
 def test_messages_published_together_with_different_keys_are_logged_with_their_own(
     export: Exporting, ch: Channel
 ) -> None:

@@ -43,30 +43,33 @@ def one(rows: list[Row]) -> Row:
     return row
 
 
-def test_what_a_link_brings_has_its_names_and_no_other_row_than_its_own(
+def test_what_a_link_brings_has_its_names_and_is_confirmed_once_it_is_safe(
     export: Exporting, ch: Channel, inflow: InternalPublisher
 ) -> None:
     ch.declare("q")
     inflow.publish("", "q", [content(message_id="m1"), content(message_id="m2")])
     inflow.flush()
     rows = export.events()
-    assert [row["event"] for row in rows] == ["fed_in", "fed_in", "enqueue", "enqueue"]
+    assert [row["event"] for row in rows] == ["fed_in", "fed_in", "enqueue", "enqueue", "confirm", "confirm"]
     assert [(row["identity"], row["hops"], row["link"], row["upstream"], row["routed"]) for row in rows[:2]] == [
         ("m1", 1, LINK, UPSTREAM, 1),
         ("m2", 1, LINK, UPSTREAM, 1),
     ]
-    assert [row["msg_seq"] for row in rows[:2]] == [row["msg_seq"] for row in rows[2:]]
+    assert [row["msg_seq"] for row in rows[:2]] * 2 == [row["msg_seq"] for row in rows[2:]]
+    assert {row["link"] for row in rows[4:]} == {LINK} and not inflow._channel.origin.unconfirmed
 
 
-def test_nothing_is_noted_to_be_confirmed_of_what_nobody_is_told_of(
+def test_what_a_queue_refuses_of_a_link_is_not_confirmed_until_it_is_brought_again(
     export: Exporting, ch: Channel, inflow: InternalPublisher
 ) -> None:
+    ch.declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     ch.declare("q")
-    for _ in range(3):
-        inflow.publish("", "q", [content()])
+    for queue in ("full", "full", "q", "full"):
+        inflow.publish("", queue, [content()])
     inflow.flush()
-    assert inflow._channel.origin.unconfirmed is None
-    assert export.events("confirm") == []
+    brought = [row["msg_seq"] for row in export.events("fed_in") if row["routed"]]
+    assert [(row["msg_seq"], row["reason"]) for row in export.events("confirm")] == [(seq, None) for seq in brought]
+    assert len(brought) == 2 and not inflow._channel.origin.unconfirmed
 
 
 def test_what_goes_no_further_says_why_and_is_known_by_the_same_identity(

@@ -62,6 +62,18 @@ def test_a_broker_that_becomes_silent_is_news(tmp_path: Path, monkeypatch: pytes
     assert stream(tmp_path).unchanged() is not None
 
 
+@pytest.mark.parametrize("written", [0, 5])
+def test_a_stream_whose_first_run_met_a_full_disk_begins_again(tmp_path: Path, written: int) -> None:
+    one(tmp_path / "log", "rabbit@a")
+    mark = tmp_path / "report.state" / job.MARK
+    mark.parent.mkdir()
+    mark.write_text(str(tmp_path / "log")[:written])
+    assert stream(tmp_path).run(InProcess())["conservation"]["balanced"]
+    mark.write_text("")
+    with pytest.raises(job.JobRefused, match="was made of no stream of this kind"):
+        stream(tmp_path)
+
+
 def test_a_second_stream_with_the_same_output_is_refused(tmp_path: Path) -> None:
     one(tmp_path / "log", "rabbit@a")
     second = stream(tmp_path)

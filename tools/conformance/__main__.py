@@ -2,41 +2,38 @@
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 from tests.support.checkout import ROOT
 
-from .amqp091_go import Amqp091Go
-from .amqplib import Amqplib
-from .amqpstorm import AMQPStorm
-from .brokers import NotStarted, RabbitMQ, Warren
-from .bunny import Bunny
-from .kombu import Kombu
-from .pika import Pika
-from .py_amqp import PyAMQP
-from .report import Run, markdown, write
+from .brokers import Broker, NotStarted, RabbitMQ, Warren
+from .report import Run, keep, markdown, write
 from .suite import Suite, Unavailable
+from .suites import SUITES
 
-SUITES: dict[str, Suite] = {
-    suite.name.lower(): suite
-    for suite in (Kombu(), PyAMQP(), Pika(), AMQPStorm(), Amqplib(), Amqp091Go(), Bunny())
-}  # fmt: skip
-BROKERS = {broker.name: broker for broker in (Warren, RabbitMQ)}
+BROKERS: dict[str, type[Broker]] = {broker.name: broker for broker in (Warren, RabbitMQ)}
+FOLDER = ROOT / "build/conformance"
 
 
 def main() -> int:
+    names = {suite.name.lower(): suite for suite in SUITES}
     parser = argparse.ArgumentParser(prog="python -m tools.conformance", description="Suites of other clients.")
     parser.add_argument("--broker", choices=sorted(BROKERS), default=Warren.name, help="default: ours")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build/conformance", help="for sources and reports")
-    parser.add_argument("suites", metavar="SUITE", nargs="*", help=f"default all: {', '.join(SUITES)}")
+    parser.add_argument("--rabbitmq", type=Path, default=RabbitMQ.bin, help="folder of RabbitMQ's programs")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for sources and reports")
+    parser.add_argument("suites", metavar="SUITE", nargs="*", help=f"default all: {', '.join(names)}")
     options = parser.parse_args()
-    unknown = [name for name in options.suites if name.lower() not in SUITES]
+    unknown = [name for name in options.suites if name.lower() not in names]
     if unknown:
-        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(SUITES)}")
+        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(names)}")
+    RabbitMQ.bin = options.rabbitmq
     folder: Path = options.folder.resolve()
-    wanted = [SUITES[name.lower()] for name in options.suites] or list(SUITES.values())
+    runs = []
     try:
-        runs = [run(suite, options.broker, folder) for suite in wanted]
+        for suite in [names[name.lower()] for name in options.suites] or SUITES:
+            runs.append(run(suite, options.broker, folder))
+            keep(folder, options.broker, runs[-1])
     except NotStarted as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 1
@@ -52,7 +49,10 @@ def run(suite: Suite, broker: str, folder: Path) -> Run:
     try:
         prepared = suite.prepared(folder / "sources")
         with BROKERS[broker](folder / "runs" / f"{suite.name}-{broker}") as peer:
-            return Run(suite, ours, suite.run(prepared, peer))
+            product = peer.product()
+            begin = time.monotonic()
+            cases = suite.run(prepared, peer)
+            return Run(suite, ours, cases, product=product, seconds=time.monotonic() - begin)
     except Unavailable as error:
         return Run(suite, ours, [], str(error))
 

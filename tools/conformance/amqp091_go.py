@@ -16,13 +16,15 @@ class Amqp091Go(Suite):
 
     name = "amqp091-go"
     version = "1.10.0"
+    language = "Go"
+    what = "the tests of the package, with `-tags=integration`"
     sha256 = "37b69326b1006f1463a2b01ae9838106a855f8565aff279fb7d99cc73de090a0"
     left_out = (("examples, fuzzing", "not tests of a broker"),)
 
     def prepare(self, folder: Path) -> None:
         needed("go", "golang-go")
         if not (DEBIAN_GOPATH / "src/go.uber.org/goleak").exists():
-            raise Unavailable("go.uber.org/goleak is missing (Debian: apt-get install golang-go.uber-goleak-dev)")
+            raise Unavailable("go.uber.org/goleak is missing (Debian: apt-get install golang-uber-goleak-dev)")
         urls = debian(f"g/{PACKAGE}/{PACKAGE}_{self.version}.orig.tar.gz")
         target = folder / "src/github.com/rabbitmq/amqp091-go"
         target.parent.mkdir(parents=True)

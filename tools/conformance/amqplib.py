@@ -13,6 +13,8 @@ TEST_TIMEOUT_MS = 10_000
 class Amqplib(Suite):
     name = "amqplib"
     version = "0.10.8"
+    language = "JavaScript"
+    what = "`test/{connect,callback_api,channel_api}.js`"
     tests = ("connect", "callback_api", "channel_api")
     left_out = (("test/{bitset,channel,codec,connection,data,frame,mux,util}.js", "open no connection"),)
 

@@ -1,11 +1,12 @@
 """The brokers of the suites, Warren or RabbitMQ, started with the same configuration and definitions.
 
-Each suite gets a new broker on the standard ports of the loopback addresses, 5672 and 5671 (TLS), as many suites
-cannot use other ports. They must be free.
+Each suite gets a new broker on the standard ports of the loopback addresses, 5672, 5671 (TLS) and 15672 (HTTP), as many
+suites cannot use other ports. They must be free.
 """
 
 import base64
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+import pika
 import trustme
 
 from tests.support.broker_process import BrokerProcess, Process
@@ -23,7 +25,11 @@ from tests.support.polling import until
 
 PORT = 5672
 TLS_PORT = 5671
+HTTP_PORT = 15672
+URL = f"amqp://guest:guest@127.0.0.1:{PORT}"
 STOP_TIMEOUT_S = 30
+READY_WITHIN_S = 90
+NODE = "conformance@localhost"
 
 ALL = (".*", ".*", ".*")
 READ = ("^---$", "^---$", ".*")
@@ -48,23 +54,26 @@ class Broker:
         self.folder = folder
         self.certificates = folder / "certificates"
         self.log = folder / "broker.log"
+        self.configuration = folder / "rabbitmq.conf"
+        self.process: Process | None = None
 
     def launch(self, configuration: Path) -> Process:
+        raise NotImplementedError
+
+    def product(self) -> str:
+        """Return the name and the version of the running broker."""
         raise NotImplementedError
 
     def __enter__(self) -> "Broker":
         shutil.rmtree(self.folder, ignore_errors=True)
         self.certificates.mkdir(parents=True)
         write_certificates(self.certificates)
-        configuration = self.folder / "rabbitmq.conf"
-        configuration.write_text(configuration_text(self.folder, self.certificates))
+        self.configuration.write_text(configuration_text(self.folder, self.certificates))
         (self.folder / "definitions.json").write_text(json.dumps(definitions(self.queue_types), indent=1))
-        if answers():
-            raise NotStarted(f"port {PORT} of 127.0.0.1 is taken by somebody else")
-        self.process = self.launch(configuration)
-        until(lambda: answers() or self.process.poll() is not None, f"{self.name} is ready", every_s=0.1)
-        if self.process.poll() is not None:
-            raise NotStarted(f"{self.name} ended before it was ready, see {self.log}")
+        taken = [port for port in (PORT, TLS_PORT, HTTP_PORT) if listens(port)]
+        if taken:
+            raise NotStarted(f"ports of 127.0.0.1 are taken by somebody else: {taken}")
+        self.start()
         return self
 
     def __exit__(
@@ -72,17 +81,36 @@ class Broker:
     ) -> None:
         self.stop()
 
+    def start(self) -> None:
+        """Start it if it does not run, and wait until it is ready. Raises NotStarted."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        process = self.process = self.launch(self.configuration)
+        until(
+            lambda: (answers() and listens(HTTP_PORT)) or process.poll() is not None,
+            f"{self.name} is ready",
+            within_s=READY_WITHIN_S,
+            every_s=0.1,
+        )
+        if process.poll() is not None:
+            raise NotStarted(f"{self.name} ended before it was ready, see {self.log}")
+
     def stop(self) -> None:
-        if self.process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
                 self.process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self.kill()
-                self.process.wait()
 
     def kill(self) -> None:
-        self.process.kill()
+        """Kill it with all processes that it has started, and wait until it has ended."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill_processes(self.process)
+            self.process.wait()
+
+    def kill_processes(self, process: Process) -> None:
+        process.kill()
 
 
 class Warren(Broker):
@@ -90,6 +118,9 @@ class Warren(Broker):
 
     name = "warren"
     queue_types = ("classic", "quorum")
+
+    def product(self) -> str:
+        return f"Warren {importlib.metadata.version('warrenmq')}"
 
     def launch(self, configuration: Path) -> Process:
         broker = BrokerProcess(self.folder, amqp=None, fork=False)
@@ -99,11 +130,15 @@ class Warren(Broker):
 
 
 class RabbitMQ(Broker):
-    """A new node of the installed RabbitMQ."""
+    """A new node of an installed RabbitMQ, whose programs are in the folder `bin`."""
 
     name = "rabbitmq"
     queue_types = ("classic", "quorum", "stream")
     bin = Path("/usr/lib/rabbitmq/bin")
+
+    def product(self) -> str:
+        with pika.BlockingConnection(pika.URLParameters(URL)) as connection:
+            return f"RabbitMQ {connection._impl.server_properties['version']}"
 
     def launch(self, configuration: Path) -> Process:
         with self.log.open("wb") as log:
@@ -117,16 +152,15 @@ class RabbitMQ(Broker):
                 start_new_session=True,
             )
 
-    def kill(self) -> None:
-        """Kill it with all processes that it has started."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+    def kill_processes(self, process: Process) -> None:
+        os.killpg(process.pid, signal.SIGKILL)
 
     def environment(self, configuration: Path) -> dict[str, str]:
         plugins = self.folder / "enabled_plugins"
-        plugins.write_text("[].\n")
+        plugins.write_text("[rabbitmq_management].\n")
         return {
             "HOME": str(self.folder),
-            "RABBITMQ_NODENAME": "conformance@localhost",
+            "RABBITMQ_NODENAME": NODE,
             "RABBITMQ_DIST_PORT": "25679",
             "RABBITMQ_CONFIG_FILE": str(configuration.with_suffix("")),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
@@ -144,6 +178,8 @@ listeners.tcp.1 = 127.0.0.1:{PORT}
 listeners.tcp.2 = ::1:{PORT}
 listeners.ssl.1 = 127.0.0.1:{TLS_PORT}
 listeners.ssl.2 = ::1:{TLS_PORT}
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {HTTP_PORT}
 ssl_options.cacertfile = {certificates / "ca_certificate.pem"}
 ssl_options.certfile = {certificates / "server_certificate.pem"}
 ssl_options.keyfile = {certificates / "server_key.pem"}
@@ -197,6 +233,15 @@ def write_certificates(folder: Path) -> None:
         certificate.private_key_pem.write_to_path(folder / f"{role}_key.pem")
     client.cert_chain_pems[0].write_to_path(folder / "client_certificate_broken.pem")
     server.private_key_pem.write_to_path(folder / "client_key_broken.pem")  # not the key of that certificate
+
+
+def listens(port: int) -> bool:
+    """True if somebody listens on the port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 def answers() -> bool:

@@ -21,6 +21,8 @@ NEED_HTTP = ("connection_recovery_spec.rb", "connection_stop_spec.rb", "toxiprox
 class Bunny(Suite):
     name = "bunny"
     version = "2.23.0"
+    language = "Ruby"
+    what = "`spec/{higher_level_api,lower_level_api,issues}`"
     sha256 = "620a89c2c3d3455a048e3d09e4dfd6f444feb972e8a8e89691cbbd3ada79ff81"
     left_out = (
         ("spec/unit", "opens no connection"),

@@ -7,6 +7,7 @@ from .python import SdistSuite
 class Kombu(SdistSuite):
     name = "kombu"
     version = "5.5.4"
+    what = "`t/integration/test_py_amqp.py`"
     sha256 = "886600168275ebeada93b888e831352fe578168342f0d1d5833d88ba0d847363"
     tests = ("t/integration/test_py_amqp.py",)
     left_out = (

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from .python import PythonSuite
-from .sources import debian, download
+from .sources import debian, download, unpack
 
 
 class Pika(PythonSuite):
     name = "pika"
     version = "1.3.2"
+    what = "`tests/acceptance`"
     sha256 = "5eb71b9a0047c77d99378e525a2041fc50aae4a177b060f9825b3e2fdcc96fc4"
     tests = ("tests/acceptance/blocking_adapter_test.py", "tests/acceptance/async_adapter_tests.py")
     extra = ("gevent==25.9.1", "tornado==6.5.2", "twisted==25.5.0")
@@ -24,6 +25,6 @@ class Pika(PythonSuite):
         ),
     )
 
-    def bring_sources(self, folder: Path) -> Path:
+    def bring_sources(self, folder: Path) -> None:
         urls = debian(f"p/python-pika/python-pika_{self.version}.orig.tar.gz")
-        return download(urls, self.sha256, folder / "pika.tar.gz")
+        unpack(download(urls, self.sha256, folder / "pika.tar.gz"), folder / "source")

@@ -10,6 +10,7 @@ from .results import Case
 class PyAMQP(SdistSuite):
     name = "amqp"
     version = "5.3.1"
+    what = "`t/integration/test_rmq.py`"
     sha256 = "cddc00c725449522023bad949f70fff7b48f0b1ade74d170a6f10ab044739432"
     tests = ("t/integration/test_rmq.py",)
     options = ("--deselect=t/integration/test_rmq.py::test_tls_default_certs",

@@ -1,6 +1,7 @@
-"""The results of tests, read from the reports of pytest, mocha, rspec and go."""
+"""The results of tests, read from the reports of pytest, mocha, PHPUnit, ctest, rspec, go and prove."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from enum import Enum
@@ -74,4 +75,18 @@ def go(lines: Iterable[str]) -> list[Case]:
         elif name and "/" not in name and event["Action"] in outcomes:
             outcome = outcomes[event["Action"]]
             cases.append(Case(name, outcome, said.get(name, "") if outcome is not Outcome.PASSED else ""))
+    return cases
+
+
+def tap(file: Path) -> list[Case]:
+    """Read the output of `prove --verbose`. A test is named by its file and its description."""
+    cases = []
+    script = ""
+    for line in file.read_text(errors="replace").splitlines():
+        if header := re.match(r"(\S+\.t) \.+", line):
+            script = Path(header[1]).name
+        elif found := re.match(r"(not )?ok (\d+)(?: -)? ?([^#]*)(?:# (SKIP|TODO)\b(.*))?", line, re.IGNORECASE):
+            failed, number, text, directive, reason = found.groups()
+            outcome = Outcome.SKIPPED if directive else Outcome.FAILED if failed else Outcome.PASSED
+            cases.append(Case(f"{script}: {number} {(text or '').strip()}".strip(), outcome, (reason or "").strip()))
     return cases

@@ -1,4 +1,4 @@
-"""Downloads of sources, pinned by their digest."""
+"""Downloads of sources, pinned by their digest or their commit."""
 
 import hashlib
 import tarfile
@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from .suite import Unavailable
+from .suite import Unavailable, bring, needed
 
 DOWNLOAD_TIMEOUT_S = 60
 
@@ -44,3 +44,14 @@ def unpack(archive: Path, folder: Path) -> None:
             tar.extraction_filter = tarfile.data_filter
         tar.extractall(archive.parent / "unpacked")
     next((archive.parent / "unpacked").iterdir()).rename(folder)
+
+
+def checkout(repository: str, commit: str, folder: Path) -> None:
+    """Fetch one commit of a repository into the folder. Raises Unavailable.
+
+    git's own settings (`url.BASE.insteadOf`) can name a mirror.
+    """
+    git = needed("git", "git")
+    bring([git, "init", "--quiet", folder], folder.parent)
+    bring([git, "fetch", "--quiet", "--depth=1", repository, commit], folder)
+    bring([git, "-c", "advice.detachedHead=false", "checkout", "--quiet", commit], folder)

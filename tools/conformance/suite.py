@@ -20,12 +20,16 @@ class Unavailable(Exception):
 class Suite:
     """The suite of one client.
 
-    `left_out` are parts that are not run, with the reason. `explained` are tests that may fail against Warren, by the
-    beginning of their name, with the reason: any other failure fails the run.
+    `what` is the part of the sources that is run, `left_out` are parts that are not, with the reason. `explained` are
+    tests that may fail against Warren, by the beginning of their name, with the reason: any other failure fails the
+    run.
     """
 
     name = ""
     version = ""
+    language = ""
+    what = ""
+    time_limit_s = RUN_TIMEOUT_S
     left_out: Sequence[tuple[str, str]] = ()
     explained: Sequence[tuple[str, str]] = ()
 
@@ -52,9 +56,10 @@ class Suite:
             stamp.write_text(self.pins())
         return folder
 
-    def why_explained(self, case: Case) -> str | None:
+    def reason(self, name: str) -> str | None:
+        """Return why the test of this name may fail against Warren, or None."""
         for beginning, reason in self.explained:
-            if case.name.startswith(beginning):
+            if name.startswith(beginning):
                 return reason
         return None
 
@@ -78,13 +83,15 @@ def bring(command: Sequence[str | Path], folder: Path) -> None:
         raise Unavailable(f"{Path(command[0]).name} failed: {lines[-1].strip()}")
 
 
-def test(command: Sequence[str | Path], folder: Path, log: Path, **environment: str) -> None:
+def test(
+    command: Sequence[str | Path], folder: Path, log: Path, limit_s: float = RUN_TIMEOUT_S, **environment: str
+) -> None:
     """Run tests with their output in `log`; the exit status is ignored, as the results have it."""
     with log.open("wb") as output:
         try:
             subprocess.run(
                 command, cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, timeout=RUN_TIMEOUT_S,
+                stderr=subprocess.STDOUT, timeout=limit_s,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"not finished after {RUN_TIMEOUT_S} s, see {log}") from None
+            raise Unavailable(f"not finished after {limit_s:.0f} s, see {log}") from None

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from warren.broker.core.queues.queue_settings import NONE
 from warren.broker.core.queues.x_death import EXPIRED
 from warren.broker.core.telemetry.event_exchange import INTERNAL
+from warren.broker.core.telemetry.resource_alarms import DISK
 from warren.broker.plugin import AMQPError, Host, OperatorError, Queue, Service
 from warren.broker.session.connection import Connection
 
@@ -29,6 +30,7 @@ TOO_LONG = b"a line that is too long\n"
 NO_SPACE_BYTES = 1 << 63  # a limit of free space that no disk has
 # Clients get 0.2 s to answer connection.close: one that shares a thread with the tests cannot.
 STOP_LOOKS, STOP_LOOK_S = 40, 0.005
+ALARM_LOOKS, ALARM_LOOK_S = 2000, 0.001  # until the alarm of the disk has changed
 TURNS = 1000  # of the loop, in which dead letters are routed at the latest
 EVERYTHING = ".*"
 
@@ -194,11 +196,19 @@ class ControlService(Service):
     def unblock(self) -> None:
         self._host.resources.set_vm_memory_high_watermark(self._memory_bytes)
 
-    def fill_disk(self) -> None:
-        self._host.resources.set_disk_free_limit(NO_SPACE_BYTES)
+    async def fill_disk(self) -> None:
+        await self._limit_disk(NO_SPACE_BYTES, True)
 
-    def free_disk(self) -> None:
-        self._host.resources.set_disk_free_limit(self._disk_bytes)
+    async def free_disk(self) -> None:
+        await self._limit_disk(self._disk_bytes, False)
+
+    async def _limit_disk(self, limit_bytes: int, full: bool) -> None:
+        """Set the limit of free space, and wait for the alarm: while a batch is written it is checked only after it."""
+        self._host.resources.set_disk_free_limit(limit_bytes)
+        for _ in range(ALARM_LOOKS):
+            if (DISK in self._host.node.alarms.on()) == full:
+                break
+            await asyncio.sleep(ALARM_LOOK_S)
 
     async def expire_now(self, queue: str, vhost: str = "/") -> int:
         with self._host.acting(INTERNAL):
@@ -221,7 +231,7 @@ class ControlService(Service):
         self.delay(0)
         self.heal()
         self.unblock()
-        self.free_disk()
+        await self.free_disk()
         await self.accept()
         cast(MovableClock, self._host.node.clock).reset_timestamps()
 

@@ -18,6 +18,7 @@ from .route_target import Targets
 DEAD_LETTERED, DELAYED, MADE = "dlx", "delayed", "made"
 NACK, REJECT, RECOVER, CHANNEL = "nack", "reject", "recover", "channel"
 PURGED, DELETED, MOVED = "purged", "deleted", "moved"
+COMMIT = 1  # the number of all publishes of a transaction: its channel publishes nothing until they are confirmed
 
 
 class Origin:
@@ -63,7 +64,7 @@ class TrafficLog:
     def publishing(self, origin: Origin, messages: list[Message], alike: bool, number: int) -> None:
         """A client publishes messages; `published` follows. `alike` messages have the same properties and size.
 
-        `number` is the confirm number of the first of them on its channel, 0 without confirms.
+        `number` is the confirm number of the first of them on its channel, COMMIT in a transaction, otherwise 0.
         """
 
     def published(self, targets: Targets, returned: bool = False) -> None:
@@ -76,7 +77,10 @@ class TrafficLog:
         """A federation link drops a message, which has too many hops or is a duplicate."""
 
     def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
-        """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked."""
+        """The publishes `first` to `last` are confirmed, except for those `refused`, which are nacked.
+
+        Those of a transaction are confirmed by its commit, and those of an internal publisher once they are durable.
+        """
 
     def enqueued(self, queues: Sequence[LoggedQueue], messages: list[Message], source: str) -> None:
         """Messages enter each of these queues.

@@ -49,6 +49,7 @@ from ...core.queues.route_target import (
     must_wait,
     records_of,
 )
+from ...core.queues.traffic_log import COMMIT
 from ...core.queues.x_death import routing_keys
 from ...wire import method_encoder
 from ...wire.frame_reader import PUBLISH, Publishes
@@ -861,7 +862,7 @@ def enqueue(
     log = channel.vhost.traffic_log
     if log is not None:
         confirms = channel.confirms
-        number = confirms.next if confirms is not None and confirms.announces else 0
+        number = confirms.next if confirms is not None else COMMIT if channel.transaction is not None else 0
         log.publishing(channel.origin, messages, alike, number)
     connection = channel.connection
     count = len(messages)

@@ -10,8 +10,8 @@ from ...http.pace import pace_of
 from .line_stream import Stream
 
 PIECE_S = 0.0003  # that a piece of 256 KiB takes of the loop
-OTHERS_S = 0.012  # that a busy loop works for others after each piece
-PAUSE_S = 0.025  # at most, on a machine that has many others to serve
+OTHERS_S = 0.025  # that a busy loop works for others after each piece
+PAUSE_S = 0.08  # at most, on a machine that has many others to serve
 SCHEDULED = "/proc/thread-self/schedstat"  # of Linux: nanoseconds of this thread on a processor, and of its waits
 
 

@@ -70,6 +70,7 @@ class Boot:
     unlinked                      it knew of no boot before it, and there is one in this input
     unlogged                      the store settled messages between the stop of the boot before and its start
     contested                     another boot of the same name ran at the same time, or followed the same boot
+    forked                        its store lacks batches that a boot of another node wrote to it (`find_forks`)
     """
 
     node: str
@@ -114,6 +115,7 @@ class Boot:
     unlinked: bool = False
     unlogged: bool = False
     contested: bool = False
+    forked: bool = False
 
     @property
     def name(self) -> Name:
@@ -189,6 +191,7 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
         if boot.name in known.newest:
             claim_newest(boot, known.newest[boot.name])
         choose_range(boot, snapshots.get(boot.name, []))
+    find_forks(ordered)
     return ordered
 
 
@@ -284,8 +287,10 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
     for boot in ordered:
         named = [(boot.exported_boot, boot.exported_at)]
         named += [(boot.previous_boot, boot.previous_at)] if boot.previous_row != 0 else []  # it had no records
-        ends_us = [micros(at or boot.first) for name, at in named if name is not None and name not in by_id]
-        boot.lacks_previous = not all(is_excused(end_us, ordered, newest_us, known) for end_us in ends_us)
+        absent = [(name, micros(at or boot.first)) for name, at in named if name is not None and name not in by_id]
+        for name, end_us in absent:
+            is_first = boot is ordered[0] or name != boot.follows  # otherwise an older boot than that one is here
+            boot.lacks_previous |= not is_excused(end_us, ordered if is_first else [], newest_us, known)
         if boot.contested:
             continue
         boot.unlinked = boot.started and boot.follows is None and boot is not ordered[0]
@@ -312,6 +317,21 @@ def fault_of(store: int | None, durable_batch: int, boot: Boot) -> str | None:
     if (boot.recovered_batch or 0) < durable_batch:
         return LACKING
     return DAMAGED if boot.damage else None
+
+
+def find_forks(boots: Iterable[Boot]) -> None:
+    """Note the boots whose store lacks batches that a boot of another node wrote to it.
+
+    Brokers that take turns at one store write batches after those of each other. If their ranges overlap, a takeover
+    has lost the end of the store, or there are copies of it.
+    """
+    written: dict[int, dict[str, int]] = {}  # the last batch of each node, by store
+    for boot in sorted(boots, key=lambda each: (each.recovered_batch or 0, micros(each.first))):
+        if boot.store is not None:
+            of_store = written.setdefault(boot.store, {})
+            others = [batch for node, batch in of_store.items() if node != boot.node]
+            boot.forked = max(others, default=0) > (boot.recovered_batch or 0)
+            of_store[boot.node] = max(boot.durable_batch, of_store.get(boot.node, 0))
 
 
 def in_order(boots: list[Boot]) -> list[list[Boot]]:

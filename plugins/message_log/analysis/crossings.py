@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format.printable import count
-from ..file_format.schema import REQUEUE
+from ..file_format.schema import DELIVER, REQUEUE
 from .boots import Boot, micros
 from .facts import AGES, Fact, Numbers, codes, group, measures, names, numbers_of, unified
 from .reduction import histogram, joined
@@ -32,7 +32,7 @@ class LinkCount:
     discarded   arrived messages that were dropped: by max-hops or as repeats
     duplicates  messages that arrived more often than they were taken
     missing     messages that were taken and did not arrive; None if one of the brokers exported nothing of the link
-    equal       taken messages that have the same identity as others: the same body and no message_id
+    equal       taken messages that have the same identity as others: the same message_id, or body without one
     pending     messages that may have arrived unlogged: the downstream's log does not reach that far yet, or was cut
                 short by a kill; None likewise
     """
@@ -223,26 +223,35 @@ def merge_counts(parts: Iterable[LinkCount]) -> list[LinkCount]:
     return list(merged.values())
 
 
-def unknown_ends(links: Iterable[LinkCount]) -> list[str]:
-    """Return reasons for links whose other end is not in the input."""
+def unknown_ends(links: Iterable[LinkCount], kinds: pa.Table) -> list[str]:
+    """Return reasons for links whose other end is not in the input.
+
+    What an upstream delivers to a link without acknowledgements leaves no other trace there.
+    """
+    unacknowledged: Counter[str] = Counter()
+    for row in kinds.to_pylist():
+        if row["event"] == DELIVER and row["linked"] and row["no_ack"]:
+            unacknowledged[row["queue"]] += row["records"]
+    numbers = [(link, max(link.taken, link.arrived - unacknowledged[link.link])) for link in links]
     return [
-        f"{count(max(link.taken, link.arrived), 'message')} of a link cannot be checked, because its other end is not "
-        f"in the input ({link.link} of {link.upstream_node or link.node})"
-        for link in links
-        if link.missing is None and max(link.taken, link.arrived)
+        f"{count(number, 'message')} of a link cannot be checked, because its other end is not in the input "
+        f"({link.link} of {link.upstream_node or link.node})"
+        for link, number in numbers
+        if link.missing is None and number > 0
     ]
 
 
 def hidden_losses(links: Iterable[LinkCount], kinds: pa.Table) -> list[str]:
-    """Return reasons for links that have repeated messages, and brought equal ones: one may stand for another."""
+    """Return reasons for links that have repeated messages, and brought some of one identity: one may hide another."""
     repeated: Counter[Link] = Counter()
     for row in kinds.to_pylist():
         if row["event"] == REQUEUE:
             repeated[row["queue"], row["node"]] += row["records"]
     bounds = [(link, min(link.equal, repeated[link.link, link.upstream_node])) for link in links]
     return [
-        f"up to {count(most, 'message')} of a link may be lost, since {link.equal:,} have the same body as others and "
-        f"no message_id, and a repeated one may stand for a lost one ({link.link} of {link.upstream_node})"
+        f"up to {count(most, 'message')} of a link may be lost, since {link.equal:,} have the message_id of others, or "
+        "the same body without one, and a repeated one may stand for a lost one "
+        f"({link.link} of {link.upstream_node})"
         for link, most in bounds
         if most and link.missing is not None
     ]

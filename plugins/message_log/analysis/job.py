@@ -180,10 +180,12 @@ class Job:
         if self.output.is_file():
             raise JobRefused(f"{self.output.name}: is a file", NO_OUTPUT)
         if self._stream and self.state.exists():
-            made_of = self.state.read_text(MARK) if self.state.exists(MARK) else "no stream of this kind"
-            if made_of != self.folder.place:
-                raise JobRefused(f"{self.output.name}: was made of {made_of}", NO_OUTPUT)
-            return
+            made_of = self.state.read_text(MARK) if self.state.exists(MARK) else ""
+            if made_of == self.folder.place:
+                return
+            is_begun = set(self.state.names()) - {MARK, LOCK} or not self.folder.place.startswith(made_of)
+            if is_begun:  # otherwise the disk was full before the first run
+                raise JobRefused(f"{self.output.name}: was made of {made_of or 'no stream of this kind'}", NO_OUTPUT)
         if not is_free(self.output):
             text = "exists already, and no stream made it" if self._stream else "exists already"
             raise JobRefused(f"{self.output.name}: {text}", NO_OUTPUT)

@@ -183,7 +183,8 @@ def make_ledger(
     )
     reasons = [*missing_newest(boots, known), *hours_without_snapshots(boots, of_snapshots["closings"])]
     if selection.is_whole:
-        reasons += [*crossings.unknown_ends(of_links), *crossings.hidden_losses(of_links, facts["kinds"])]
+        reasons += crossings.unknown_ends(of_links, facts["kinds"])
+        reasons += crossings.hidden_losses(of_links, facts["kinds"])
     judged = verdict(boots, found, [*reasons, *files.reasons()])
     stored = [store.slice_path(hour, number) for hour, count in slices.of_hours.items() for number in range(count)]
     rates = [row for part in parts for row in part.throughput]

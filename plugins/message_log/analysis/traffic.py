@@ -45,12 +45,12 @@ def totals(kinds: list[Values]) -> Values:
         of_these = [kind for kind in kinds if kind["event"] in events]
         return estimate(kind for kind in of_these if all(kind[name] == value for name, value in columns.items()))
 
-    refused = count(schema.CONFIRM, reason="nack")
+    refused = count(schema.CONFIRM, linked=False, reason="nack")
     return {
         "published": count(PUBLISH),
         "unroutable": count(*schema.EVENT_NAMES, reason=UNROUTABLE),
         "returned": count(schema.RETURN),
-        "confirmed": count(schema.CONFIRM) - refused,
+        "confirmed": count(schema.CONFIRM, linked=False) - refused,
         "refused": refused,
         "enqueued": count(ENQUEUE),
         "delivered": count(DELIVER, linked=False),

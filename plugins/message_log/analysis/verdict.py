@@ -105,7 +105,8 @@ def unrouted(messages: pa.Table, limit: int) -> list[dict[str, Any]]:
 class Verdict(NamedTuple):
     """The verdict. `reasons` say why it is not "balanced", after `causes`, which say what is certainly wrong.
 
-    `consequences` counts the imbalances that follow from the causes, and `explained` those that lost records explain.
+    `consequences` counts the imbalances that follow from the causes, and `explained` those that lost or repeated
+    records explain.
     Rows after a boot's last snapshot are not checked.
     """
 
@@ -133,7 +134,7 @@ class Verdict(NamedTuple):
         if self.consequences:
             text += f" {count(self.consequences, 'other imbalance')} may be a consequence."
         if self.explained:
-            text += f" Lost records explain {count(self.explained, 'imbalance')}."
+            text += f" Lost or repeated records explain {count(self.explained, 'imbalance')}."
         if self.unchecked_records and self.status != SAMPLED:
             text += f" {count(self.unchecked_records, 'record', IS)} not checked: no snapshot follows."
         if of_names:
@@ -170,10 +171,10 @@ def verdict(boots: list[Boot], found: list[Imbalance], reasons: Iterable[str]) -
 
 
 def certain(found: Iterable[Imbalance], boots: Iterable[Boot]) -> list[Imbalance]:
-    """Return the imbalances that lost records cannot explain.
+    """Return the imbalances that lost records cannot explain, nor records that are in the log twice.
 
     They are those of files, those of boots that lost none, gaps of more records than the boot lost, and those of links
-    if no boot lost any.
+    if no boot lost any. Repeated records explain neither gaps nor messages that a restart lost.
     """
     lacking: dict[Name, int] = {}
     found = list(found)
@@ -183,12 +184,14 @@ def certain(found: Iterable[Imbalance], boots: Iterable[Boot]) -> list[Imbalance
             lacking[name] = lacking.get(name, 0) + (each.records or 0)
     lossy = [boot for boot in boots if boot.lost_records]
     explained = {boot.name for boot in lossy if lacking.get(boot.name, 0) <= boot.lost_records}
-    return [
-        each
-        for each in found
-        if each.problem in OF_FILES
-        or ((each.node, each.boot_id) not in explained and not (each.boot_id is None and lossy))
-    ]
+    repeated = {boot.name for boot in boots if boot.duplicated}
+
+    def is_explained(each: Imbalance) -> bool:
+        name = each.node, each.boot_id
+        of_messages = each.problem not in (*OF_STORE, MISSING)
+        return name in explained or of_messages and name in repeated or each.boot_id is None and bool(lossy)
+
+    return [each for each in found if each.problem in OF_FILES or not is_explained(each)]
 
 
 def causes_of(found: list[Imbalance]) -> tuple[list[str], int]:
@@ -250,20 +253,22 @@ def first_of(lines: list[str]) -> str:
 def reasons_of_boots(boots: list[Boot]) -> list[str]:
     """Return why the logs of these boots are not complete."""
     lost = sum(boot.lost_records for boot in boots)
+    more = ", or more" if any(boot.lost_records and boot.killed for boot in boots) else ""
     unfinished = count(sum(boot.unfinished for boot in boots), "record")
     unchecked = unchecked_boots(boots)
     reasons: dict[str, Callable[[Boot], object]] = {
-        f"{count(lost, 'record')} lost: the broker's buffer was full, its writer died, or the disk was full": (
+        f"{count(lost, 'record')}{more} lost: the broker's buffer was full, its writer died, or the disk was full": (
             lambda boot: boot.lost_records
         ),
-        "two brokers have this name: one went on after the next had begun, or two followed one": (
-            lambda boot: boot.contested
-        ),
+        "two brokers have this name, or its clock was set back: one went on after the next had begun, or two followed "
+        "one": lambda boot: boot.contested,
         "the store is not the one of the boot before": lambda boot: boot.store_fault == REPLACED,
         "the store lacks the last batches of the boot before": lambda boot: boot.store_fault == LACKING,
+        "the store lacks batches that a broker of another name wrote to it: the last messages of that one are lost, "
+        "unless this one has a copy of its store": lambda boot: boot.forked,
         "the store was found damaged": lambda boot: boot.store_fault == DAMAGED,
         "records are in the log twice": lambda boot: boot.duplicated,
-        "a broker was killed: its last records are unknown": lambda boot: boot.killed,
+        "a broker was killed, or could not write its last records: they are unknown": lambda boot: boot.killed,
         "a log ends without a stop and is not continued: its broker or the writer of its export is dead": (
             lambda boot: boot.silent
         ),

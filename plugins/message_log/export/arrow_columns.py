@@ -30,6 +30,7 @@ SEGMENT = np.dtype(
 )
 ORIGINS_KEPT = 100_000
 ARRIVING = (pipe.KINDS[schema.PUBLISH], pipe.KINDS[schema.FED_IN])
+OF_PUBLISHERS = (pipe.KINDS[schema.FED_IN], pipe.KINDS[schema.CONFIRM])  # whose link is that of their origin
 
 
 class Boot(msgspec.Struct, frozen=True):
@@ -189,7 +190,7 @@ class Batches:
         of_queues, of_origins = self._tables.values(pipe.QUEUES, "queue"), self._tables.values(pipe.ORIGINS, "link")
         kind, flags = rows.segments["kind"], rows.segments["flags"]
         codes = np.where((kind == pipe.KINDS[schema.FED_OUT]) | (flags & pipe.LINKED > 0), queue, 0)
-        codes = np.where(kind == pipe.KINDS[schema.FED_IN], origin + len(of_queues), codes)
+        codes = np.where(np.isin(kind, OF_PUBLISHERS), origin + len(of_queues), codes)
         return dictionary([*of_queues, *of_origins], codes, rows.counts)
 
     def _channels(self, rows: Rows, origin: Numbers) -> pa.Array:

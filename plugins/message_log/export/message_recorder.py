@@ -254,7 +254,8 @@ class MessageRecorder(TrafficLog):
                 waiting.appendleft((number + count, seq + count, there - count))
             if refused:
                 nacked = [number + index in refused for index in range(count)]
-                self._confirm(origin, [seq + index for index, refusal in enumerate(nacked) if refusal], NACKED)
+                if not origin.link:  # which brings them again
+                    self._confirm(origin, [seq + index for index, refusal in enumerate(nacked) if refusal], NACKED)
                 self._confirm(origin, [seq + index for index, refusal in enumerate(nacked) if not refusal], "")
                 continue
             buffer = self.buffer

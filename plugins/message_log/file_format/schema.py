@@ -36,7 +36,8 @@ Events. Each row is one event of one message:
               `hops`. A message that enters no queue has a reason: `max_hops`, `seen`, `invalid`, `strange`, or `held`
               by the exchange. One that is `refused` by a queue is brought again
     return    basic.return of an unroutable mandatory message. If it was not mandatory, there is only its `publish`
-    confirm   the publisher's confirm; `reason` is empty, or `nack`
+    confirm   the publisher's confirm, or the commit-ok of its transaction; `reason` is empty, or `nack`. With `link`,
+              a message from a federation link is durable; only with the `ack-mode` `on-confirm` the link waits for that
     enqueue   entered one queue. `reason`: empty after publish and fed_in, else the source: dlx, held, ...
     deliver   sent to a consumer, or got by basic.get (`reason` get). With `no_ack` it leaves the queue.
               `link` is set if the consumer is a federation link
@@ -172,7 +173,7 @@ EVENT_COLUMNS = (
     Column("user", "dictionary", True),
     Column("hops", "int8", True),  # of fed_in: entries of x-received-from
     Column("upstream", "dictionary", True),  # of fed_in: the name of the upstream
-    Column("link", "dictionary", True),  # of fed_in and fed_out, and of deliver to a link
+    Column("link", "dictionary", True),  # of fed_in and fed_out, of their confirm, and of deliver to a link
     Column("lat_us", "int64", True),  # since this broker received the message; null if unknown
     Column("reason", "dictionary", True),  # null is the same as ""
     Column("headers", "map", True),  # those of the allow-list

@@ -133,9 +133,10 @@ def _sentence(event: Values, message: Values) -> str:
         automatic = ", no acknowledgement expected" if event.get("no_ack") else ""
         to = "a federation link" if event.get("link") else consumer
         return f"delivered from {queue} to {to}{who}{where}{again}{automatic}"
+    publisher = "link" if event.get("link") else "publisher"
     sentences = {
         schema.RETURN: f"returned to the publisher{who}",
-        schema.CONFIRM: f"{'refused: nack' if reason else 'confirmed'} to the publisher{who}",
+        schema.CONFIRM: f"{'refused: nack' if reason else 'confirmed'} to the {publisher}{who}",
         schema.ENQUEUE: f"entered {queue}{why}",
         schema.ACK: f"acknowledged in {queue}{who}{where}",
         schema.FED_OUT: f"acknowledged in {queue} by a federation link",

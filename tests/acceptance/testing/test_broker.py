@@ -191,6 +191,18 @@ def test_an_alarm_lasts_until_it_is_undone(broker: Broker, vhost: VHost, alarm: 
     assert seen[1] == ""
 
 
+def test_the_alarm_of_the_disk_is_in_effect_at_once_while_messages_are_stored(broker: Broker, vhost: VHost) -> None:
+    channel = connect(vhost).channel()
+    channel.queue_declare("q", durable=True)
+    for _ in range(20):
+        for _ in range(5):
+            channel.basic_publish("", "q", bytes(100_000), pika.BasicProperties(delivery_mode=2))
+        start = broker.log_bytes
+        with broker.fill_disk():
+            assert "disk" in broker.log(start)
+        assert "cleared" in broker.log(start)
+
+
 def test_what_is_asked_of_an_unknown_object_is_refused(broker: Broker) -> None:
     with pytest.raises(BrokerError, match="there is no queue 'q' in virtual host 'none'"):
         broker.expire_now("q", "none")

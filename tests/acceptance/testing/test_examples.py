@@ -19,7 +19,15 @@ INTERNAL = {
 PAGE = ROOT / "docs/testing.md"
 
 
+def test_the_page_opens_with_a_crash_test_of_ten_lines() -> None:
+    first = blocks_of(PAGE)[0]
+    lines = [line for line in first.text.splitlines()[1:] if line]
+    assert first.name == "test_crash.py" and first.line < 10
+    assert len(lines) == 10 and "kill()" in first.text
+
+
 @pytest.mark.sockets
+@pytest.mark.rest("starts two brokers")
 def test_the_example_of_unittest_runs_without_pytest(tmp_path: Path) -> None:
     [text] = [block.text for block in blocks_of(PAGE) if block.name == "test_with_unittest.py"]
     ran = ForeignProject(tmp_path / "project", tmp_path / "installed").run("-c", text)

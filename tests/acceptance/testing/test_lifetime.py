@@ -130,6 +130,35 @@ def test_the_program_ends_when_nobody_reads_its_answers(project: ForeignProject)
         assert program.wait(30) == 0
 
 
+REQUESTS = """
+{"do": "add_vhost", "name": "v"}
+{"do": "drop_connections"}
+{"do": "drop_connections", "pattern": "shop", "reason": "maintenance"}
+{"do": "delay", "ms": 10}
+{"do": "refuse"}
+{"do": "accept"}
+{"do": "partition"}
+{"do": "partition", "pattern": "shop"}
+{"do": "heal", "pattern": "shop"}
+{"do": "heal"}
+{"do": "block"}
+{"do": "unblock"}
+{"do": "fill_disk"}
+{"do": "free_disk"}
+{"do": "advance", "ms": 1000}
+{"do": "delete_vhost", "name": "v"}
+{"do": "reset"}
+"""
+
+
+def test_programs_in_other_languages_have_all_faults(project: ForeignProject) -> None:
+    with start(project, "-m", "warren.testing") as program:
+        output, _ = program.communicate(REQUESTS.lstrip() + '{"do": "expire_now", "queue": "q", "vhost": "v"}\n')
+    *answers, refused = map(json.loads, output.splitlines()[1:])
+    assert len(answers) == REQUESTS.count("do") and refused == {"error": "there is no queue 'q' in virtual host 'v'"}
+    assert all(answer in ({"result": None}, {"result": 0}) for answer in answers)
+
+
 def test_an_unknown_control_is_refused(project: ForeignProject) -> None:
     with start(project, "-m", "warren.testing") as program:
         assert program.stdout is not None and program.stdin is not None and program.stderr is not None

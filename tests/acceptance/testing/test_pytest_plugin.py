@@ -60,12 +60,6 @@ def test_an_unused_plugin_imports_and_starts_nothing(project: ForeignProject) ->
     assert "IMPORTED ['warren', 'warren.testing', 'warren.testing.pytest_plugin']" in ran.stdout
 
 
-def test_a_test_may_delete_its_virtual_host(project: ForeignProject) -> None:
-    project.write("test_it.py", "def test_one(amqp_vhost):\n    amqp_vhost.delete()\n")
-    ran = project.pytest("-q")
-    assert ran.returncode == 0, ran.stdout
-
-
 def test_faults_are_undone_after_each_test_before_its_fixtures_end(project: ForeignProject) -> None:
     project.write(
         "test_it.py",
@@ -87,13 +81,16 @@ def test_faults_are_undone_after_each_test_before_its_fixtures_end(project: Fore
     assert "1 failed, 3 passed" in ran.stdout and "error" not in ran.stdout, ran.stdout + ran.stderr
 
 
-def test_a_test_without_the_broker_asks_it_for_nothing(project: ForeignProject) -> None:
+def test_a_test_may_delete_its_virtual_host_and_one_without_the_broker_asks_it_for_nothing(
+    project: ForeignProject,
+) -> None:
     """A test that uses it without a fixture, such as by a function that a conftest.py has, leaves no fault either."""
     project.write(
         "test_it.py",
         "brokers, calls = [], []\n"
-        "def test_one(amqp_broker):\n"
+        "def test_one(amqp_broker, amqp_vhost):\n"
         "    brokers.append(amqp_broker)\n"
+        "    amqp_vhost.delete()\n"
         "def test_two():\n"
         "    do = brokers[0]._do\n"
         "    brokers[0]._do = lambda *words, **named: calls.append(words) or do(*words, **named)\n"

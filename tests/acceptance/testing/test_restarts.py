@@ -30,6 +30,12 @@ def exists(vhost: VHost, queue: str) -> bool:
     return channel.is_open
 
 
+async def other_tasks() -> None:
+    """Wait for all that a client still does after the loss of its connection, before its loop ends."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+
+
 def declare_all(vhost: VHost) -> None:
     """Make one object of each durability, with messages of each."""
     channel = channel_of(vhost)
@@ -134,6 +140,9 @@ def test_nothing_confirmed_is_lost_when_it_is_killed_at_any_moment(broker: Broke
                 os.kill(broker.pid, signal.SIGKILL)
 
         await asyncio.gather(*map(publish_one, range(100)), return_exceptions=True)
+        with suppress(aio_pika.exceptions.AMQPError, OSError):
+            await connection.close()
+        await other_tasks()
 
     asyncio.run(publish())
     assert moment < len(confirmed) <= 100
@@ -156,6 +165,7 @@ def test_clients_that_answer_are_told_of_a_restart_and_connect_again(broker: Bro
         message = await queue.get(timeout=30)
         assert message is not None and message.body == b"x"
         await connection.close()
+        await other_tasks()
 
     asyncio.run(follow())
 

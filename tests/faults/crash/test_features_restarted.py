@@ -114,6 +114,22 @@ def test_dead_letters_at_least_once_wait_over_restarts(client: Client, restart: 
     assert (channel.count("timed"), channel.count("letters")) == (0, 0)
 
 
+def test_a_delayed_message_arrives_at_its_time(
+    client: Client, daemon: BrokerProcess, restart: Callable[[], Client]
+) -> None:
+    declare(client, "later")
+    channel = client.channel()
+    channel.exchange("delaying", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    channel.bind("later", "delaying")
+    channel.confirm()
+    channel.publish("delaying", "", b"hour", {**PERSISTENT, "headers": {"x-delay": HOUR_MS}})
+    channel.confirms([1])
+    daemon.clock_ahead_s = HOUR_S / 2
+    assert restart().channel().count("later") == 0
+    daemon.clock_ahead_s = HOUR_S + 1
+    assert [content.body for content in arrives(restart().channel(), "later", 1)] == [b"hour"]
+
+
 def test_priorities_and_deadlines_of_many_messages_hold(client: Client, restart: Callable[[], Client]) -> None:
     declare(client, "ranked", max_priority=3)
     channel = client.channel()

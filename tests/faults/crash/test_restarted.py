@@ -2,14 +2,16 @@
 
 import random
 import resource
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pamqp.commands import Exchange, Queue
 
 from tests.support import codec
 from tests.support.amqp_client import Client, Closed
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, run
 
 from .conftest import FILES_ONLY, ON_POSTGRESQL, check_sound
 
@@ -19,13 +21,19 @@ PERSISTENT = {"delivery_mode": 2}
 pytestmark = pytest.mark.sockets
 
 
-@pytest.fixture(params=["killed", "stopped"])
-def restart(request: pytest.FixtureRequest, daemon: BrokerProcess) -> Callable[[], Client]:
-    """Restart the broker after a stop or a kill, and return a new connection."""
+@pytest.fixture(params=["killed", "stopped", pytest.param("restored", marks=in_folder)])
+def restart(request: pytest.FixtureRequest, daemon: BrokerProcess, tmp_path: Path) -> Callable[[], Client]:
+    """Restart the broker after a stop or a kill, or from a backup of it, and return a new connection."""
 
     def again() -> Client:
         if request.param == "killed":
             daemon.kill()
+        elif request.param == "restored":
+            file = tmp_path / "backup.tar"
+            assert daemon.warrenctl("backup", str(file)).returncode == 0
+            daemon.kill()
+            shutil.rmtree(daemon.data)
+            assert run("restore", str(file), "--data", str(daemon.data)).returncode == 0
         else:
             daemon.stop()
         daemon.start()
@@ -151,7 +159,7 @@ def test_a_broker_without_virtual_hosts_starts_again(client: Client, daemon: Bro
     check_sound(daemon)
     daemon.start()
     daemon.warrenctl("add_vhost", "/").check_returncode()
-    assert daemon.http().get("/queues").json == []
+    assert daemon.warrenctl("list_queues", "--silent").stdout == ""
 
 
 LARGE = 1_000_000  # bytes: the limit of a segment with such a message is above the size of the metadata's files

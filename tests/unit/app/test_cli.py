@@ -41,6 +41,7 @@ def only_line(text: str) -> str:
         ("store", " store: missing: ACTION (`warren help store` shows the usage)"),
         ("completion csh", " completion: there is no shell csh; did you mean zsh? (`warren help completion` shows"),
         ("copy --from d", " copy: missing: --to (`warren help copy` shows the usage)"),
+        ("-x help", " help: there is no option -x (`warren help help` shows the usage)"),
         ("--vers", ": there is no option --vers; did you mean --version? (`warren help` shows the usage)"),
     ],
 )

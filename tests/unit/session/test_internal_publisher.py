@@ -1,6 +1,6 @@
 """The internal publisher: its messages are treated like those of clients."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues.flow_control import HOLD_ABOVE
 from warren.broker.core.queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
-from warren.broker.core.queues.traffic_log import Origin
+from warren.broker.core.queues.traffic_log import Origin, TrafficLog
 from warren.broker.core.vhost.tracer import Tracer
 from warren.broker.session.internal_publisher import Content, InternalPublisher
 from warren.broker.session.publisher_throttle import HOLD_MS
@@ -130,6 +130,25 @@ def test_the_ticket_is_due_when_the_journal_has_the_messages(scenario: Scenario)
     scenario.journal.seal()
     scenario.journal.commit(taken.ticket)
     assert counted.confirm == counted.publish == 2
+
+
+def test_the_traffic_log_has_confirms_in_order_once_all_before_is_durable(scenario: Scenario) -> None:
+    found: list[int] = []
+
+    class Log(TrafficLog):
+        def confirmed(self, origin: Origin, first: int, last: int, refused: Container[int]) -> None:
+            found.append(last)
+
+    scenario.inflow.publish("", "q", [content()])
+    scenario.vhost.traffic_log = Log()
+    scenario.inflow.publish("", "q", [content(), content()])
+    assert found == [3], "it need not be stored"
+    taken = scenario.inflow.publish("", "q", [content(delivery_mode=2)])
+    scenario.inflow.publish("", "q", [content()])
+    assert found == [3]
+    scenario.journal.seal()
+    scenario.journal.commit(taken.ticket)
+    assert found == [3, 4, 5]
 
 
 def test_what_a_queue_refuses_is_named(scenario: Scenario) -> None:

@@ -44,6 +44,9 @@ async function arrival(promise) {
   }
 }
 
+/** Ask for a file of the user interface, such as a document; the response may be a refusal. Raises APIError. */
+export const file = (target, signal) => arrival(fetch(new URL(target, document.baseURI), { signal }));
+
 async function reasonOf(response) {
   const text = await arrival(response.text());
   try {
@@ -115,4 +118,4 @@ export async function lines(target, query, signal, take, opened = () => {}) {
   }
 }
 
-export default { get, put, set, post, remove, send, lines };
+export default { get, put, set, post, remove, send, lines, file };

@@ -24,7 +24,8 @@ const CONSUMERS = [
 export const consumerKey = (one) => [one.channel_details.name, one.consumer_tag];
 
 /** The columns of all consumers but those with these ids, which the page says already. */
-export const consumerColumns = (...without) => CONSUMERS.filter((column) => !without.includes(column.id));
+export const consumerColumns = (...without) =>
+  CONSUMERS.filter((column) => !without.includes(column.id)).map((column) => ({ ...column, shown: true }));
 
 function mode(one) {
   if (one.transactional) return mark("T", "transactional: tx.select");

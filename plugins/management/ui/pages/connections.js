@@ -68,7 +68,7 @@ function createConnection(context) {
   let shown = { name, user: "" };
   const channels = new List({
     name: "channels-of-connection", label: "Channels of the connection", small: true, key: (one) => one.name, empty: "no channels",
-    columns: channelColumns("name", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
+    columns: channelColumns("channel", "mode", "state", "unconfirmed", "prefetch", "unacked", "publish", "deliver", "ack"),
     load: whole((signal) => api.get(`${here}/channels`, {}, signal)),
   });
   const element = h("div.page", {}, heading("Connection", name),

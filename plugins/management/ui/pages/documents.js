@@ -1,16 +1,11 @@
 /** The documents of this version of the broker, which brings them along. */
 
-import { fill, h, router } from "../toolkit.js";
+import { api, fill, h, path, router } from "../toolkit.js";
 import { render } from "../core/markdown.js";
 import { copyButton } from "./widgets.js";
 
-/** The documents by file, in the order of the site. */
-export const DOCUMENTS = {
-  start: "Start in a minute", testing: "A broker for tests", migration: "Coming from RabbitMQ", troubleshooting: "Troubleshooting",
-  operations: "Operations", security: "Security", "http-api": "HTTP API and metrics", federation: "Federation",
-  topologies: "Federation by topology", growing: "Growing past one process", replication: "Replication", analysis: "The message log",
-  plugins: "Plugins", measurements: "Measurements", decisions: "Decisions",
-};
+// The first ones of the list, in the order in which one reads them
+const FIRST = ["start", "tutorials", "testing", "compare", "migration", "troubleshooting", "operations", "security", "http-api", "federation"];
 
 /** The address of a document, or of a part of it: "operations#logs". */
 export function documentAddress(text) {
@@ -18,36 +13,34 @@ export function documentAddress(text) {
   return router.address(["documents", name], at ? { at } : {});
 }
 
+const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+
 /** The maker of links of a document: to its own parts, to other documents, and to other sites; no others are links. */
-const linkIn = (document) => (target, children) => {
+const linkIn = (document, titles) => (target, children) => {
   const [, name, at = ""] = /^(?:(?:\.\.\/docs\/)?([\w-]+)\.md)?(?:#(.*))?$/.exec(target) ?? [];
-  const isDocument = name === undefined ? at : name in DOCUMENTS;
-  if (isDocument) return h("a", { href: documentAddress(`${name ?? document}#${at}`) }, children);
+  if (name === undefined ? at : name in titles) return h("a", { href: documentAddress(`${name ?? document}#${at}`) }, children);
   return /^https?:/.test(target) ? h("a", { href: target, target: "_blank", rel: "noreferrer" }, children) : h("span", {}, children);
 };
 
+const image = (target, text) => h("img", { src: `docs/${target}`, alt: text });
+const code = (text) => h("div.code", {}, h("pre", { tabindex: 0 }, text), copyButton(text));
+
 function create(context) {
   const { name } = context.params;
-  const { at } = context.query;
-  const article = h("article", {}, h("h1", {}, DOCUMENTS[name] ?? name));
-  const contents = h("nav.documents", { "aria-label": "Documents" }, Object.entries(DOCUMENTS).map(([file, title]) =>
-    h("a", { href: documentAddress(file), "aria-current": file === name ? "page" : null }, title)));
-  const makers = {
-    link: linkIn(name),
-    image: (target, text) => h("img", { src: `docs/${target}`, alt: text }),
-    code: (text) => h("div.code", {}, h("pre", { tabindex: 0 }, text), copyButton(text)),
-  };
+  const article = h("article", {}, h("h1", {}, "Documentation"));
+  const contents = h("nav.documents", { "aria-label": "Documents" });
   let isShown = false;
   const refresh = async (signal) => {
     if (isShown) return; // a document does not change while its broker runs
-    const response = await fetch(`docs/${name}.md`, { signal });
-    if (!response.ok) {
-      fill(article, h("h1", {}, DOCUMENTS[name] ?? name), h("p.empty", {}, "This document is not installed with the broker."));
-      return;
-    }
-    article.replaceChildren(...render(await response.text(), makers));
+    const titles = await (await api.file("docs/titles.json", signal)).json();
+    const names = Object.keys(titles).sort((one, other) => rank(one) - rank(other));
+    fill(contents, names.map((one) => h("a", { href: documentAddress(one), "aria-current": one === name ? "page" : null }, titles[one])));
+    const response = await api.file(path`docs/${name}.md`, signal);
+    const text = response.ok ? await response.text() : "# Not found\n\nThis document is not installed with the broker.";
+    article.replaceChildren(...render(text, { link: linkIn(name, titles), image, code }));
+    context.title(article.querySelector("h1").textContent);
     isShown = true;
-    document.getElementById(at)?.scrollIntoView();
+    document.getElementById(context.query.at)?.scrollIntoView();
   };
   return { element: h("div.page.document", {}, contents, article), refresh };
 }

@@ -17,7 +17,7 @@ function rowOf(vhost, message) {
     h("td", {}, h(message.event === "publish" ? "span.good" : "span.waiting", {}, message.event, message.redelivered ? " again" : "")),
     h("td", {}, link.exchange(vhost, message.exchange)), h("td.wrap", {}, message.routing_keys.join(", ")),
     h("td.wrap", {}, queues.length ? queues.map((name, at) => [at ? ", " : "", link.queue(vhost, name)]) : h("span.bad", {}, "no queue")),
-    h("td", {}, message.user), h("td", {}, link.connection(message.connection)), h("td.wrap", {}, more));
+    h("td", {}, message.user), h("td.column-connection", {}, link.connection(message.connection)), h("td.wrap", {}, more));
 }
 
 const HEADS = ["Time", "What", "Exchange", "Routing key", "Queues", "User", "Connection", "Message"];

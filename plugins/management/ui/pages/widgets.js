@@ -7,16 +7,20 @@ import {
 
 const COPIED_MS = 2000;
 const OFFERED = 50; // names of a field
+const OFFER_MS = 200; // after the last key
 const SAVED_MS = 10_000; // by then the browser has read the file
 
 const linkTo = (segments, name, text = name) => h("a.name", { href: router.address(segments), title: name }, text);
+
+/** The name of a connection or a channel without the address of the server, as in RabbitMQ's lists: `127.0.0.1:5000 (1)`. */
+const withoutServer = (name) => name.replace(/ -> \S+/, "");
 
 /** Links to the pages of objects; only the name if the user may not see the page. */
 export const link = {
   queue: (vhost, name) => linkTo(["queues", vhost, name], name),
   exchange: (vhost, name) => linkTo(["exchanges", vhost, name || DEFAULT_EXCHANGE], name, name || "(AMQP default)"),
-  connection: (name) => linkTo(["connections", name], name),
-  channel: (name) => linkTo(["channels", name], name),
+  connection: (name) => linkTo(["connections", name], name, withoutServer(name)),
+  channel: (name) => linkTo(["channels", name], name, withoutServer(name)),
   user: (name) => (may.administer() ? linkTo(["users", name], name) : short(name)),
   vhost: (name) => linkTo(["vhosts", name], name),
   policy: (vhost, name) => (may.makePolicies() ? linkTo(["policies", vhost, name], name) : short(name)),
@@ -136,14 +140,19 @@ export function nameField(field, of) {
   const row = fieldRow({ ...field, type: "list" });
   const input = row.querySelector("input");
   const choices = row.querySelector("datalist");
+  let timer;
   const offer = async () => {
     const { vhost, kind } = of();
-    const query = { page: 1, page_size: OFFERED, name: input.value, columns: "name" };
+    const name = input.value;
+    const query = { page: 1, page_size: OFFERED, name, columns: "name" };
     const { items } = await api.get(`${kind}s${path`/${vhost}`}`, query).catch(() => ({ items: [] })); // the name can be entered
-    fill(choices, items.filter((one) => one.name).map((one) => h("option", { value: one.name })));
+    if (name === input.value) fill(choices, items.filter((one) => one.name).map((one) => h("option", { value: one.name })));
   };
   input.addEventListener("focus", offer);
-  input.addEventListener("input", offer);
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(offer, OFFER_MS);
+  });
   return row;
 }
 

@@ -33,6 +33,7 @@ SHELLS = {"bash": (BASH, "--norc"), "zsh": (ZSH, "-f"), "fish": (FISH, "--no-con
 LINES = [
     ("warren se", {"serve"}),
     ("warren an", {"analyze"}),  # a command of a plugin
+    ("warren help an", {"analyze"}),
     ("warren serve --cl", {"--cluster-name"}),
     ("warren store ", {"init", "check"}),
     ("warren completion z", {"zsh"}),

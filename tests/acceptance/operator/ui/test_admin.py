@@ -132,3 +132,41 @@ def test_a_user_sees_the_pages_that_the_api_allows(new_ui: Callable[..., UI], ru
     expect(form.get_by_role("alert")).to_contain_text("Access refused")
     http.delete("/users/plain")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+
+
+def test_users_are_chosen_from_a_list_and_permissions_are_said_to_be_replaced(ui: UI, running: BrokerProcess) -> None:
+    http = running.http()
+    http.put("/users/chosen", {"password": "p", "tags": ""})
+    page = ui.open("vhosts/%2F").page
+    form = page.get_by_role("form", name="Set permission")
+    expect(form.get_by_label("User").locator("option")).to_have_text(["chosen", "guest"])
+    form.get_by_label("User").select_option("chosen")
+    for verb in ("set", "replaced"):
+        form.get_by_role("button", name="Set permission").click()
+        expect(page.get_by_text(f"The permissions of chosen in / are {verb}.")).to_be_visible()
+        expect(form.get_by_label("User")).to_have_value("chosen")
+    limit = ui.open("limits").page.get_by_role("form", name="Set a user limit")
+    limit.get_by_label("User").select_option("chosen")
+    send(limit, "Set limit", {"Value": "3"})
+    expect(page.get_by_text("The limit max-connections of chosen is 3.")).to_be_visible()
+    http.delete("/users/chosen")
+
+
+def test_empty_pages_say_what_to_do_next(new_ui: Callable[..., UI], running: BrokerProcess) -> None:
+    for queue in running.http().get("/queues").json:
+        running.http().delete(f"/queues/%2F/{queue['name']}")
+    ui = new_ui(permissions=["clipboard-read", "clipboard-write"]).sign_in()
+    uri = f"amqp://127.0.0.1:{running.port}"
+    expected = {
+        "connections": f"clients connect to {uri}", "channels": "clients open them", "consumers": "basic.consume",
+        "queues": "“Add a queue” below", "federation": "one needs an upstream and a policy",
+        "reports": "warren analyze",
+        "federation-upstreams": "the wizard sets up several", "policies": "“Add or update a policy” below",
+        "federation-upstream-sets": "the set “all” is always there", "limits": "the form below sets one",
+        "parameters": "“Set a parameter” below",
+    }  # fmt: skip
+    for address, text in expected.items():
+        expect(ui.open(address).page.locator("p.empty", has_text=text).first).to_be_visible()
+    page = ui.open("connections").page
+    page.get_by_role("button", name=f"Copy {uri}").click()
+    assert page.evaluate("navigator.clipboard.readText()") == uri

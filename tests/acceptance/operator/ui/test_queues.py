@@ -112,9 +112,13 @@ def test_forms_keep_the_virtual_host_after_each_object(ui: UI, running: BrokerPr
         if address == "policies":
             form.get_by_role("button", name="message-ttl", exact=True).click()
             form.get_by_label("Definition: value").fill("1")
+        if address == "exchanges":
+            form.get_by_label("Durability").select_option(label="Transient")
         form.get_by_role("button", name=submit).click()
         expect(form.get_by_label("Name", exact=True)).to_have_value("")
         expect(form.get_by_label("Virtual host")).to_have_value("shop")
+        if address == "exchanges":
+            expect(form.get_by_label("Durability")).to_have_value("false")
     http.delete("/vhosts/shop")
 
 
@@ -183,16 +187,26 @@ def test_rows_that_are_chosen_are_let_go_by_another_filter(ui: UI, running: Brok
 
 def test_an_object_that_exists_is_replaced_after_a_question_only(ui: UI, running: BrokerProcess) -> None:
     http, page = running.http(), ui.page
-    upstream, policy = "/parameters/federation-upstream/%2F/same", "/policies/%2F/same"
-    http.put(upstream, {"value": {"uri": "amqp://127.0.0.1:1"}})
-    http.put(policy, {"pattern": "^old$", "definition": {"max-length": 1}})
-    http.put("/users/same", {"password": "old", "tags": "monitoring"})
+    stored = {
+        "/parameters/federation-upstream/%2F/same": {"value": {"uri": "amqp://127.0.0.1:1"}},
+        "/parameters/federation-upstream-set/%2F/same": {"value": [{"upstream": "old"}]},
+        "/global-parameters/same": {"value": 1},
+        "/policies/%2F/same": {"pattern": "^old$", "definition": {"max-length": 1}},
+        "/users/same": {"password": "old", "tags": "monitoring"},
+        "/vhosts/same": {"description": "old"},
+    }
+    for path, body in stored.items():
+        assert http.put(path, body).status < 300
     forms = {
         "federation-upstreams": ("Add a new upstream", "upstream", {"URI": "amqp://127.0.0.2:1"}),
+        "federation-upstream-sets": ("Add a new upstream set", "upstream set", {"Upstream": "new"}),
+        "parameters": ("Set a parameter", "parameter", {"Component": "global", "Value (JSON)": "2"}),
         "policies": ("Add or update a policy", "policy", {"Pattern": "^new$"}),
+        "vhosts": ("Add a virtual host", "virtual host", {"Description": "new"}),
         "users": ("Add a user", "user", {"Password": "new", "Password again": "new", "Tags": "management"}),
     }
-    before = [http.get(path).json for path in (upstream, policy, "/users/same")]
+    without_counts = "?columns=name,description"
+    before = [http.get(path + without_counts * ("vhosts" in path)).json for path in stored]
     for address, (title, kind, texts) in forms.items():
         form = unfold_form(ui.open(address).page, title)
         for label, text in {"Name": "same", **texts}.items():
@@ -200,16 +214,16 @@ def test_an_object_that_exists_is_replaced_after_a_question_only(ui: UI, running
         if kind == "policy":
             form.get_by_role("button", name="max-length", exact=True).click()
             form.get_by_label("Definition: value").fill("2")
-        form.get_by_role("button", name=f"Add {kind}").click()
+        form.locator("[type=submit]").click()
         expect(page.get_by_role("dialog")).to_contain_text(f"Replace {kind} same?")
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
         expect(form.get_by_label("Name", exact=True)).to_have_value("same")
-    assert [http.get(path).json for path in (upstream, policy, "/users/same")] == before
+    assert [http.get(path + without_counts * ("vhosts" in path)).json for path in stored] == before
     form.get_by_role("button", name="Add user").click()
     page.get_by_role("dialog").get_by_role("button", name="Replace").click()
     expect(form.get_by_label("Name", exact=True)).to_have_value("")
     assert http.get("/users/same").json["tags"] == ["management"]
-    for path in (upstream, policy, "/users/same"):
+    for path in stored:
         http.delete(path)
 
 

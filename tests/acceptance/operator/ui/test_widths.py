@@ -55,8 +55,9 @@ def test_the_header_of_a_phone_has_two_lines_with_all_choices(new_ui: Callable[.
     page = new_ui(viewport=PHONE).sign_in().open("queues").page
     header = page.locator("header").bounding_box()
     assert header is not None and header["height"] < 90
-    for label in ("Refresh", "Virtual host", "Theme"):
-        box = page.locator("header").get_by_label(label).bounding_box()
-        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"], label
+    choices = [page.locator("header").get_by_label(label) for label in ("Refresh", "Virtual host", "Theme")]
+    for choice in (*choices, page.get_by_role("button", name="Log out")):
+        box = choice.bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"], choice
     section = page.locator("nav.sections [aria-current]").bounding_box()
     assert section is not None and section["x"] + section["width"] <= PHONE["width"]

@@ -65,7 +65,7 @@ def test_a_link_that_is_down_shows_why_and_is_restarted_after_a_question(ui: UI,
     page = ui.open("federation").page
     shown = page.get_by_role("row").filter(has_text="federated.down")
     expect(shown.locator(".state.bad")).to_have_text("error")
-    expect(shown).to_contain_text("Connect call failed")
+    expect(shown).to_contain_text("connection refused")
     expect(shown).to_contain_text("1 attempt failed, next")
     page.get_by_label("only links that are down").check()
     expect(shown).to_be_visible()
