@@ -103,6 +103,8 @@ class Log:
         """Dead-letter a message. Returns the number of the copy, which enters `targets`."""
         self._take(number, queue)
         self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
+        if not targets:
+            self.event(schema.UNROUTED, number, queue=queue, exchange="dead", routing_key="key")
         self.declare(*targets)
         copy = self._new()
         born, first_queue = self._first[copy] = self._first.get(number, (self._born[number], queue))

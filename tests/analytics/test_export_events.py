@@ -282,6 +282,55 @@ def test_a_dead_letter_in_several_queues_names_the_message_that_it_is_a_copy_of(
     assert {row["source_seq"] for row in export.events() if row not in copies} == {None}
 
 
+@pytest.mark.parametrize(
+    ("exchange", "queues"), [(None, 0), ({}, 0), ({}, 1), ({}, 700), ({"x-message-deduplication": True}, 1)]
+)
+def test_a_dead_letter_that_no_queue_gets_is_logged_after_it_has_left(
+    export: Exporting, ch: Channel, exchange: dict[str, object] | None, queues: int
+) -> None:
+    """`exchange` are the arguments of the dead letter exchange, or None without one; `queues` are bound to it."""
+    if exchange is not None:
+        ch.exchange("dead", "fanout", arguments=exchange)
+    for number in range(queues):
+        ch.declare(f"dead {number}")
+        ch.bind(f"dead {number}", "dead")
+    ch.declare("timed", arguments={"x-message-ttl": 100, "x-dead-letter-exchange": "dead"})
+    keyed = {"x-dead-letter-exchange": "dead", "x-dead-letter-routing-key": "key"}
+    ch.declare("plain", arguments=keyed)
+    for number in range(4):
+        headers = {"x-deduplication-header": str(number)}
+        ch.publish("", "timed" if number < 3 else "plain", b"body", {"headers": headers})
+    ch.sync()
+    export.peer.wait(200)
+    ch.reject(taken(ch, "plain"), requeue=False)
+    ch.sync()
+    export.peer.wait(200)
+    left, lost = export.events("dlx"), export.events("unrouted")
+    assert len(left) == 4
+    if queues:
+        copies = [row for row in export.events("enqueue") if row["reason"] == "dlx"]
+        assert len(copies) == 4 * queues
+        assert lost == []
+        return
+    assert [row["msg_seq"] for row in lost] == [row["msg_seq"] for row in left]
+    assert [(row["queue"], row["routing_key"]) for row in lost] == [("timed", "timed")] * 3 + [("plain", "key")]
+    assert {row["exchange"] for row in lost} == {"dead"} and lost[0]["row"] > left[0]["row"]
+
+
+def test_dead_letters_of_a_deleted_queue_are_lost_only_if_no_queue_gets_them(export: Exporting, ch: Channel) -> None:
+    """Dead letters without a queue stay until theirs is deleted, with the strategy at-least-once."""
+    arguments = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-queue-type": "quorum"}
+    ch.exchange("dead", "fanout")
+    ch.declare("q", durable=True, arguments={"x-dead-letter-exchange": "dead", **arguments})
+    ch.fill("q", b"1")
+    ch.reject(taken(ch, "q"), requeue=False)
+    ch.sync()
+    assert [row["queue"] for row in export.events("dlx")] == ["q"] and export.events("unrouted") == []
+    ch.delete("q")
+    export.peer.settle()
+    assert [row["exchange"] for row in export.events("unrouted")] == ["dead"]
+
+
 def test_what_goes_back_to_its_queue_says_who_sent_it(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     ch.fill("q", b"1")

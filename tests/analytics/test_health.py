@@ -425,6 +425,17 @@ def deleted(log: Log, step: int) -> None:
     consume(log, 1)
 
 
+def dead_letters_without_a_queue(log: Log, step: int) -> None:
+    """The binding of the dead letter queue is removed."""
+    number = log.publish(QUEUE)
+    log.deliver(number, QUEUE)
+    log.event(schema.NACK, number, queue=QUEUE, user=log.user)
+    copy = log.dead_letter(number, QUEUE, *(["well"] if step < 8 else []))
+    if step < 8:
+        log.deliver(copy, "well")
+        log.ack(copy, "well")
+
+
 @pytest.mark.parametrize(
     ("cause", "act", "text", "since_s"),
     [
@@ -442,6 +453,7 @@ def deleted(log: Log, step: int) -> None:
         ("slow", slow_from_the_first_message_on, "consumers have settled none yet, 198 messages wait, 1.0 more", 0),
         ("growing", growing, "messages enter faster than they leave, 105 messages wait, 0.7 more", 50),
         ("unroutable", deleted, "12 messages went to no queue", 80),
+        ("unroutable", dead_letters_without_a_queue, "12 dead letters went to no queue", 80),
         ("unroutable", typo, "21 messages went to no queue, with 2 keys", 0),
     ],
 )
@@ -463,8 +475,9 @@ def test_a_sick_queue_raises_its_cause_and_nothing_else(
     assert made["health"]["status"] == "wrong" and found["line"] in made["health"]["sentence"]
     number = int(found["message"].removeprefix("b1/"))
     if cause == "unroutable":
-        assert (found["exchange"], found["routing_key"]) == ("x", "odrers")
-        assert "x with the key 'odrers' at rabbit@a /" in found["line"]
+        names = ("dead", "key") if act is dead_letters_without_a_queue else ("x", "odrers")
+        assert (found["exchange"], found["routing_key"]) == names
+        assert f"{names[0]} with the key {names[1]!r} at rabbit@a /" in found["line"]
     else:
         assert number in log.ready[QUEUE] + log.unacked[QUEUE]
     (backlog,) = [row for row in made["backlog"] if row["queue"] == QUEUE]

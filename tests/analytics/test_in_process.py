@@ -1,5 +1,6 @@
 """`warren analyze --in-process`: reports and exit statuses without Spark."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -8,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from warren.broker.system_errors import FILES, user_name
+from warren.plugins.message_log import cli
 from warren.plugins.message_log.file_format import schema
+from warren.plugins.message_log.file_format.folder import Folder
 
 from .checking import valid
 from .commands import run_here
@@ -95,6 +99,27 @@ def test_an_input_without_a_log_and_an_output_that_exists_are_refused_and_nothin
         done = analyze(tmp_path, output=taken)
         assert (done.returncode, done.stderr) == (73, f"warren analyze: {tmp_path}/{taken}: {text}\n")
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("options", [(), ("--stream",)])
+@pytest.mark.parametrize("code", [errno.ENOTDIR, errno.EACCES, errno.ENOSPC])
+def test_an_output_that_cannot_be_made_is_refused_before_the_engine_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int
+) -> None:
+    one(tmp_path)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cli, "engine", None)
+    if code != errno.ENOTDIR:  # which the system itself finds
+
+        def create(folder: Folder, path: str) -> None:
+            raise OSError(code, f"Cannot create directory '{path}'. Detail: [errno {code}] as pyarrow says")
+
+        monkeypatch.setattr(Folder, "_create", create)
+    output = "file/report" if code == errno.ENOTDIR else "report"
+    done = analyze(tmp_path, *options, output=output)
+    text = FILES[code].format(user=user_name())
+    assert (done.returncode, done.stderr) == (73, f"warren analyze: {tmp_path}/{output}: {text}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "log"]
 
 
 def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:

@@ -80,6 +80,15 @@ def test_the_command_prints_text_and_json(folder: Path) -> None:
     assert traced["id"] == "order-7" and len(traced["messages"]) == 3 and traced["complete"]
 
 
+def test_a_dead_letter_that_no_queue_got_is_said(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.dead_letter(log.publish("tasks", message_id="order-9"), "tasks", reason="expired")
+    log.write()
+    text = report.text(report.describe("order-9", search.find(search.Log(str(tmp_path)), "order-9"))).splitlines()
+    assert text[-3].endswith('dead-lettered from "tasks" (expired)')
+    assert text[-2].endswith('the dead letter of "tasks" entered no queue') and text[-1].endswith(": dead-lettered")
+
+
 def test_what_is_not_there_is_an_error_of_one_line(folder: Path, tmp_path: Path) -> None:
     unknown = trace(folder, "order-8")
     assert (unknown.returncode, unknown.stdout) == (1, "")

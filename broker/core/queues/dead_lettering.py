@@ -83,6 +83,7 @@ class DeadLetterSource(Pumpable, Protocol):
 
     host: QueueHost
     number: int
+    unacked: int
     journal: QueueJournal
     settings: QueueSettings
     outbox: DeadLetterOutbox
@@ -743,6 +744,8 @@ class DeadLetterOutbox:
                 host.statistics.count_dead_letters(queue.settings.type, AT_LEAST_ONCE, CONFIRMED, 1)
                 done = True
         made(self.forwarded).popleft()
+        if done and not letter.accepted and not letter.targets:
+            self._log_unrouted([message])
         if done or letter.accepted:
             letter.forget_takers()
         letter.end_attempt()
@@ -952,6 +955,7 @@ class DeadLetterOutbox:
         host, exchange = queue.host, queue.settings.dead_letter_exchange
         if exchange is None or not host.has_exchange(exchange):
             self._first = None
+            self._log_unrouted(messages)
             return len(messages), len(messages)
         cost = count = 0
         timestamp_s = host.clock.timestamp_s()
@@ -975,6 +979,8 @@ class DeadLetterOutbox:
                 count += 1
                 cost += ALIKE_COST + its_cost + (len(message.frames) >> COPY_SHIFT)
                 copies.append(last.copy(message))
+                if not targets:
+                    self._log_unrouted([message])
                 continue
             self._enqueue(copies, targets)
             copies = []
@@ -1013,6 +1019,8 @@ class DeadLetterOutbox:
                 self._first = letter
                 break
             count += 1
+            if not letter.targets:
+                self._log_unrouted([message])
             if self._place is not None:
                 self._leave_place()
             copies = [letter.copy]
@@ -1022,6 +1030,12 @@ class DeadLetterOutbox:
         if last is not None and last.is_short:
             self._last = last
         return count, cost
+
+    def _log_unrouted(self, messages: list[Message]) -> None:
+        """Log messages that no queue gets, if there is a traffic log and a dead letter exchange."""
+        queue = self._queue
+        if queue.host.traffic_log is not None and queue.settings.dead_letter_exchange is not None:
+            queue.host.traffic_log.unrouted(queue, messages)
 
     def _enqueue(self, messages: list[Message], queues: Targets, shared: bool = False) -> EnqueueResult:
         """Enqueue messages, of which either all or none are persistent."""

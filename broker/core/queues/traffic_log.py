@@ -127,5 +127,8 @@ class TrafficLog:
         Of PURGED and DELETED ones that are not in memory only `seq` and an average length are given.
         """
 
+    def unrouted(self, queue: LoggedQueue, messages: list[Message]) -> None:
+        """Messages that left the queue are dropped: its dead letter exchange does not exist, or leads to no queue."""
+
     def cleared(self, queue: LoggedQueue) -> None:
         """All ready messages leave the queue; calls of `left` follow, perhaps for many turns."""

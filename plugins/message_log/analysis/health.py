@@ -294,7 +294,8 @@ class Judge:
             lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
             since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
             keys = f", with {len(rows):,} keys" if len(rows) > 1 else ""
-            text = f"{count(lost, 'message')} went to no queue{keys}"
+            noun = "message" if any(row["published"] for row in rows) else "dead letter"
+            text = f"{count(lost, noun)} went to no queue{keys}"
             example = first["unroutable_message"], exchange, first["routing_key"]
             found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
         return found

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import msgspec
 import pyarrow as pa
 
+from warren.broker.system_errors import file_error
+
 from ..file_format import schema
 from ..file_format.folder import Folder, Vanished
 from ..file_format.printable import count, printable
@@ -75,7 +77,12 @@ class Job:
         self._stream = stream
         self._old = read_old(compared)
         self._check_input()
-        self._check_output()
+        try:
+            self._check_output()
+            with new_run(self.output) as run:  # removed at once: later failures would be those after minutes of Spark
+                self.output.write_bytes(f"{run}/{SUMMARY}", b"")
+        except OSError as error:
+            raise JobRefused(file_error(error, self.output.name), NO_OUTPUT) from None
 
     def run(self, engine: Engine) -> Values:
         """Report once. Returns the content of report.json.

@@ -29,6 +29,7 @@ from ..file_format.schema import (
     PUBLISH,
     REQUEUE,
     RETURN,
+    UNROUTED,
 )
 from .facts import (
     AGES,
@@ -314,22 +315,23 @@ def histogram(fact: Fact, table: pa.Table, times_us: Numbers) -> pa.Table:
 
 
 def routes(events: Events) -> pa.Table:
-    """Count by exchange and routing key what was published, was unroutable, and was returned."""
+    """Count by exchange and routing key what was published, was unroutable, also dead letters, and was returned."""
     published, returned = events.is_event(PUBLISH, FED_IN), events.is_event(RETURN)
     weights = np.where(published, events.weight, 0)
-    nowhere = events.unroutable()
+    nowhere = events.unroutable() | events.is_event(UNROUTED)
+    dead_lettered = events.is_event(ENQUEUE) & is_one_of(events["reason"], (DEAD_LETTER,))
     at = only(events.number("ts_us"), nowhere)
     texts = [text_of(events, name, nowhere) for name in ("boot_id", "msg_seq")]
     return events.grouped(
         ROUTES,
-        published | returned,
+        published | returned | nowhere | dead_lettered,
         published=weights,
         bytes=events.number("size") * weights,
         unroutable=np.where(nowhere, events.weight, 0),
         returned=np.where(returned, events.weight, 0),
         unroutable_since=at,
         unroutable_last=at,
-        routed_last=only(events.number("ts_us"), published & (events.number("routed") > 0)),
+        routed_last=only(events.number("ts_us"), dead_lettered | published & (events.number("routed") > 0)),
         unroutable_message=pc.binary_join_element_wise(*texts, "/"),
     )
 

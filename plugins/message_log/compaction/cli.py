@@ -45,7 +45,7 @@ class Compact(Command):
         except merge.Busy as error:
             return failed(str(error), RETRY)
         except OSError as error:
-            return failed(file_error(error).splitlines()[0], FAILED)
+            return failed(file_error(error, str(folder)).splitlines()[0], FAILED)
         merged = f"{count(result.before, 'file')} with {count(result.rows, 'row')}"
         print(f"{merged} were merged into {result.after:,}")
         if result.refused:

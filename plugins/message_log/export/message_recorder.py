@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from warren.broker.core.queues.route_target import Targets
 from warren.broker.core.queues.traffic_log import CHANNEL, RECOVER, LoggedQueue, Origin, TrafficLog
-from warren.broker.plugin import Message, Sink
+from warren.broker.plugin import Message, RoutingAddress, Sink
 
 from ..file_format import schema
 from .message_identity import decoded_properties, hops, identity
@@ -38,7 +38,7 @@ from .record_buffer import RecordBuffer
 from .sampling import Run, Sampling
 from .snapshots import ChangedQueues
 
-PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DEAD_LETTER, FED_IN, FED_OUT = (
+PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE, EXPIRE, DROP, DEAD_LETTER, UNROUTED, FED_IN, FED_OUT = (
     KINDS[name] for name in schema.EVENT_NAMES
 )
 
@@ -408,6 +408,13 @@ class MessageRecorder(TrafficLog):
         self._add(kind, queue, seqs, sizes, reason=reason)
         if queue.deleted and not queue.unacked:
             self._unacked.pop(queue, None)  # the last messages were requeued by a closed channel
+
+    def unrouted(self, queue: LoggedQueue, messages: list[Message]) -> None:
+        exchange, key = queue.settings.dead_letter_exchange or "", queue.settings.dead_letter_key
+        for own_key, run in groupby(messages, lambda message: message.address.routing_key):
+            seqs, sizes = self._numbers_and_sizes(list(run))
+            address = RoutingAddress(exchange, own_key if key is None else key)
+            self._add(UNROUTED, queue, seqs, sizes, addressed=[Message(address, b"", 0, 0, 0, False)])
 
     def cleared(self, queue: LoggedQueue) -> None:
         self._changed.add(queue)

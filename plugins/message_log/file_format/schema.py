@@ -48,6 +48,7 @@ Events. Each row is one event of one message:
     drop      leaves the queue for good. `reason`: maxlen, rejected, delivery_limit, purged, deleted (with the queue),
               moved (by an operator; the destinations have an `enqueue` with the same reason)
     dlx       leaves the queue for its dead letter exchange. `reason`: rejected, expired, maxlen, delivery_limit
+    unrouted  after `dlx`, is dropped: the dead letter `exchange` leads to no queue with this key, or does not exist
 
 A message that a queue refuses (overflow reject-publish) never entered it: it has no `enqueue` and no `drop`, but a
 `confirm` with the reason nack.
@@ -108,11 +109,11 @@ RETENTION, COMPACTED = "retention", "compacted"  # reasons for the removal of a 
 
 PUBLISH, RETURN, CONFIRM = "publish", "return", "confirm"
 ENQUEUE, DELIVER, ACK, NACK, REQUEUE = "enqueue", "deliver", "ack", "nack", "requeue"
-EXPIRE, DROP, DEAD_LETTER = "expire", "drop", "dlx"
+EXPIRE, DROP, DEAD_LETTER, UNROUTED = "expire", "drop", "dlx", "unrouted"
 FED_IN, FED_OUT = "fed_in", "fed_out"
 EVENT_NAMES = (
     *(PUBLISH, RETURN, CONFIRM, ENQUEUE, DELIVER, ACK, NACK, REQUEUE),
-    *(EXPIRE, DROP, DEAD_LETTER, FED_IN, FED_OUT),
+    *(EXPIRE, DROP, DEAD_LETTER, UNROUTED, FED_IN, FED_OUT),
 )
 LEAVING = (ACK, FED_OUT, EXPIRE, DROP, DEAD_LETTER)  # and DELIVER where no_ack is true
 

@@ -145,6 +145,7 @@ def _sentence(event: Values, message: Values) -> str:
         schema.EXPIRE: f"expired in {queue}",
         schema.DROP: f"dropped from {queue}{why}",
         schema.DEAD_LETTER: f"dead-lettered from {queue}{why}",
+        schema.UNROUTED: f"the dead letter of {queue} entered no queue",
     }
     return sentences.get(name, f"{name} in {queue}")  # of a damaged file
 
