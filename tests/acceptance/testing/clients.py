@@ -1,5 +1,6 @@
 """Connections of pika to a broker for tests, which the fixture `connections` closes."""
 
+import threading
 from contextlib import suppress
 
 import pika
@@ -32,3 +33,16 @@ def close_all() -> None:
     while OPENED:
         with suppress(pika.exceptions.AMQPError):
             OPENED.pop().close()
+
+
+def hears_nothing(channel: BlockingChannel) -> bool:
+    """Whether a call is not answered within a moment. Its thread ends with the connection."""
+
+    def declare() -> None:
+        with suppress(pika.exceptions.AMQPError):
+            channel.queue_declare("q", passive=True)
+
+    call = threading.Thread(target=declare, daemon=True)
+    call.start()
+    call.join(0.1)
+    return call.is_alive()

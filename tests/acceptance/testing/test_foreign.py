@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pika
 import pytest
-from pika.adapters.blocking_connection import BlockingChannel
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
 from tests.support.polling import until
 from warren.testing import Broker, BrokerError, ForeignBroker, NotPossible
 
-from .clients import channel_of, connect
+from .clients import channel_of, connect, hears_nothing
 
 pytestmark = pytest.mark.sockets
 
@@ -136,14 +135,6 @@ def proxied(foreign: ForeignBroker) -> Iterator[ForeignBroker]:
     with foreign:
         yield foreign
         foreign.reset()
-
-
-def hears_nothing(channel: BlockingChannel) -> bool:
-    """Whether a call is not answered within a moment. Its thread ends with the connection."""
-    call = threading.Thread(target=lambda: channel.queue_declare("q", passive=True), daemon=True)
-    call.start()
-    call.join(0.1)
-    return call.is_alive()
 
 
 def test_connections_are_refused_and_accepted_again(proxied: ForeignBroker) -> None:

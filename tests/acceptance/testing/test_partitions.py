@@ -13,7 +13,7 @@ from tests.support.http import HTTPClient
 from tests.support.polling import until
 from warren.testing import Broker, VHost
 
-from .clients import channel_of, connect
+from .clients import channel_of, connect, hears_nothing
 
 pytestmark = pytest.mark.sockets
 
@@ -32,14 +32,6 @@ def publisher_of(vhost: VHost, name: str = "") -> BlockingChannel:
     channel = connect(vhost, name).channel()
     channel.queue_declare("q")
     return channel
-
-
-def hears_nothing(channel: BlockingChannel) -> bool:
-    """Whether a call is not answered within a moment. Its thread ends with the connection."""
-    call = threading.Thread(target=lambda: channel.queue_declare("q", passive=True), daemon=True)
-    call.start()
-    call.join(0.1)
-    return call.is_alive()
 
 
 def test_what_is_sent_arrives_after_the_partition_in_both_directions(broker: Broker, vhost: VHost) -> None:
