@@ -30,6 +30,7 @@ from ..core.messages.message import NO_ADDRESS, Message, RoutingAddress
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
 from ..core.queues.route_target import EnqueueResult, RouteTarget
+from ..core.queues.traffic_log import TrafficLog
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
 from .channel import Channel
@@ -77,7 +78,7 @@ class PublishResult:
 class ConfirmTally(Confirms):
     """Confirms that only record the ticket and the refusals; nothing is sent.
 
-    `logged` is the greatest ticket so far of what the traffic log has, and `nacked` what it does not have yet.
+    `logged` is the greatest ticket so far of publishes in the traffic log, `nacked` are refusals not yet in it.
     """
 
     __slots__ = ("ticket", "left_out", "logged", "nacked")
@@ -313,7 +314,10 @@ class InternalPublisher(InternalConnection):
         for index in invalid:
             self.discard(address.exchange, address.routing_key, contents[index], INVALID)
         ticket, self._tally.ticket = self._tally.ticket, 0
-        self._log_confirms(ticket)
+        log = self._channel.vhost.traffic_log
+        if log is not None:
+            self._log_confirms(log, ticket)
+        self._tally.nacked.clear()
         if self.brings_from is None:
             confirmed = count - len(invalid) - len(refused)
             if ticket:
@@ -324,14 +328,11 @@ class InternalPublisher(InternalConnection):
         self._was_held = self.held
         return PublishResult(count, ticket, refused, invalid, problem, self._unfinished is not None)
 
-    def _log_confirms(self, ticket: int) -> None:
-        """Have the traffic log record confirms of the publishes so far once they are durable, in their order."""
-        tally, log, journal = self._tally, self._channel.vhost.traffic_log, self.node.journal
-        nacked, tally.nacked = tally.nacked, set()
-        if log is None:
-            return
+    def _log_confirms(self, log: TrafficLog, ticket: int) -> None:
+        """Have the log record confirms of the publishes so far once they are durable, in their order."""
+        tally, journal = self._tally, self.node.journal
         tally.logged = max(tally.logged, ticket)
-        confirm = partial(log.confirmed, self._channel.origin, 0, tally.next - 1, nacked)
+        confirm = partial(log.confirmed, self._channel.origin, 0, tally.next - 1, frozenset(tally.nacked))
         if tally.logged > journal.durable:
             journal.when_durable(tally.logged, confirm)
         else:

@@ -567,8 +567,14 @@ TURNS = {
 @pytest.mark.parametrize("name", TURNS)
 def test_a_takeover_that_loses_the_end_of_the_store_is_never_balanced(tmp_path: Path, name: str) -> None:
     node, end, lost, status = TURNS[name]
-    (first,) = restarts(tmp_path / "export", START, last_runs=end != STOP)
-    second = Log(first.folder, node, "t1", START + HOUR)
+    first, second = Log(tmp_path / "export", A, "t0"), Log(tmp_path / "export", node, "t1", START + HOUR)
+    first.snapshot(schema.START)
+    for _ in range(MESSAGES):
+        first.confirm(first.publish("q"))
+    if end == STOP:
+        first.snapshot(STOP)
+    first.write()
+    save_state(first.folder, A, BootEnd("t0", first.row, 1, first.batch, ended=end == STOP))
     if node == A:
         second.follow(first)
     found = second.batch = first.batch - lost

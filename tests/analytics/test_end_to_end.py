@@ -127,7 +127,7 @@ def test_a_row_that_is_removed_is_found_and_nothing_else_also_where_a_broker_was
         assert found.pop((verdict.FILE_CHANGED, node, None))["file"].startswith("events/")
     assert found == {}
     (killed,) = check["reasons"][len(check["causes"]) :]
-    assert killed.startswith("a broker was killed: its last records are unknown (b@test ")
+    assert killed.startswith("a broker was killed, or could not write its last records: they are unknown (b@test ")
     assert [boot["stopped"] for boot in check["boots"] if boot["node"] == "b@test"] == [True, False, True]
     kept = {row["stopped"]: row for row in check["restarts"] if row["queue"] == "kept"}
     assert {stopped: (row["before"], row["after"]) for stopped, row in kept.items()} == {True: (8, 8), False: (None, 8)}

@@ -23,7 +23,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 LATER = timedelta(seconds=60)
 COUNTS = ("confirmed_before", "unconfirmed", "there_after", "missing", "lost")
 LACKS = "the log of the boot before is missing"
-UNFINISHED = "15 records lost that a writer had not finished when it ended"
+UNFINISHED = "at least 15 records lost that a writer had not finished when it ended"
 
 
 class Scene(NamedTuple):

@@ -31,6 +31,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     came = downstream.publish(
         "tasks", event=schema.FED_IN, link=LINK, identity="order-7", message_id="order-7", upstream="up", hops=1
     )
+    downstream.event(schema.CONFIRM, came, link=LINK, user="internal")
     upstream.ack(sent, LINK, schema.FED_OUT, link=LINK, identity="order-7")
     downstream.deliver(came, "tasks")
     downstream.event(schema.NACK, came, queue="tasks", user="guest")
@@ -74,6 +75,7 @@ def test_the_command_prints_text_and_json(folder: Path) -> None:
     assert text.returncode == 0 and text.stderr == ""
     assert '  => queue "dead": ready' in text.stdout.splitlines()
     assert 'dead-lettered from "tasks" (rejected)' in text.stdout
+    assert [text.stdout.count(f"confirmed to the {whom} by ") for whom in ("publisher", "link")] == [1, 1]
     traced = json.loads(trace(folder, "order-7", "--json").stdout)
     assert traced["id"] == "order-7" and len(traced["messages"]) == 3 and traced["complete"]
 

@@ -37,10 +37,14 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class BootEnd(msgspec.Struct, frozen=True):
-    """The end of a node's newest boot, as its state says: the next row, lost records, and whether its writer ended."""
+    """The end of a node's newest boot, as its state says.
+
+    It has the next row, the last durable batch of the store, lost records, and whether the writer has ended.
+    """
 
     boot_id: str = ""
     row: Count = 0
+    batch: Count = 0
     lost: Count = 0
     ended: bool = False
 
@@ -181,6 +185,7 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
         boot.end_row = max(boot.end_row, known.finished.get(boot.key, 0))
         if boot.name in known.newest:
             boot.lost_records = max(boot.lost_records, known.newest[boot.name].lost)
+            boot.durable_batch = max(boot.durable_batch, known.newest[boot.name].batch)
     of_nodes = groupby(sorted(boots, key=attrgetter("name")), attrgetter("node"))
     ordered = [boot for _, of_node in of_nodes for boot in link([*of_node], known)]
     for boot in ordered:

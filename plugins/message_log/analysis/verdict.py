@@ -278,7 +278,7 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
         ),
         "the store has settled messages since the boot before, of which there is no record: the broker ran without the "
         "export, or the log of a boot is lost": lambda boot: boot.unlogged,
-        f"{unfinished} lost that a writer had not finished when it ended": lambda boot: boot.unfinished,
+        f"at least {unfinished} lost that a writer had not finished when it ended": lambda boot: boot.unfinished,
         "no record is checked yet: no file with a snapshot after them is finished": (
             lambda boot: boot.name in unchecked and not boot.over
         ),
