@@ -158,6 +158,7 @@ class StoredPeer(MeasuredPeer):
     ) -> None:
         super().__init__(meter)
         self.config = Config(data_dir=str(folder), sync="os", message_memory_bytes=message_memory_bytes)
+        folder.mkdir(parents=True, exist_ok=True)
         self.store = Store(self.config)
         assert isinstance(self.store.journal, Journal)
         self.journal = self.store.journal

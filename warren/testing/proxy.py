@@ -30,8 +30,13 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.socket = SlowSocket(cast(asyncio.Transport, transport), self, HIGH_BYTES)
-        self.socket.pause_reading()
-        self._proxy.connected(self)
+        # Not at once: asyncio before Python 3.11.4 begins to read after this call, also if it has paused.
+        asyncio.get_running_loop().call_soon(self._wait_for_broker)
+
+    def _wait_for_broker(self) -> None:
+        if self.socket is not None:
+            self.socket.pause_reading()
+            self._proxy.connected(self)
 
     def served_by(self, broker: asyncio.Transport) -> None:
         """Read the client, whose bytes this connection takes."""

@@ -279,10 +279,10 @@ def test_a_backup_is_a_tar_archive_with_checksums(file: Path, tmp_path: Path) ->
     with tarfile.open(file) as opened:
         names = opened.getnames()
         assert {info.mode for info in opened.getmembers()} == {0o600}
-        opened.extractall(tmp_path / "out", filter="data")
     assert names[:3] == ["backup.json", "metadata.jsonl", "checkpoint"] and names[-1] == "SHA256SUMS"
     assert names[3:-1] == [f"log/{number:08d}.log" for number in range(1, len(names) - 3)]
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
+    subprocess.run(["tar", "--extract", "--file", file], cwd=tmp_path, check=True)
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tmp_path, check=True)
 
 
 def accepted(data: bytes) -> bool:
