@@ -1,5 +1,6 @@
 """`warren compact`: the small files of an export become large ones, with the same rows."""
 
+import errno
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.broker_process import run
+from warren.broker.system_errors import FILES, user_name
 from warren.plugins.message_log.compaction import merge
 from warren.plugins.message_log.file_format import compacted, schema
 from warren.plugins.message_log.trace import search
@@ -218,6 +220,20 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_that_says_what_to_do(tmp
     assert (done.returncode, done.stdout) == (70, "")
     place = tmp_path / "manifest"
     assert done.stderr == f"warren compact: {place}: it is a file, and a folder is needed: choose another path\n"
+
+
+@pytest.mark.parametrize(("method", "status"), [("is_dir", 66), ("iterdir", 70)])
+def test_a_folder_that_cannot_be_read_is_an_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, status: int
+) -> None:
+    def deny(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (tmp_path / "events").mkdir()
+    monkeypatch.setattr(Path, method, deny)
+    done = run_here("compact", "--input", str(tmp_path))
+    assert (done.returncode, done.stdout) == (status, "")
+    assert f"{tmp_path}" in done.stderr and done.stderr.endswith(FILES[errno.EACCES].format(user=user_name()) + "\n")
 
 
 def test_an_object_store_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -252,6 +252,21 @@ def cache_that_had_a_consumer(log: Log) -> None:
     cache_with_bursts(log, had_a_consumer=True)
 
 
+def dead_letter_queue_that_was_late(log: Log) -> None:
+    """The first dead letters go to no queue, until theirs is bound."""
+
+    def act(step: int) -> None:
+        number = log.publish(QUEUE)
+        log.deliver(number, QUEUE)
+        log.event(schema.NACK, number, queue=QUEUE, user=log.user)
+        copy = log.dead_letter(number, QUEUE, *(["dead"] if step > 2 else []))
+        if step > 2:
+            log.deliver(copy, "dead")
+            log.ack(copy, "dead")
+
+    run(log, 12, act)
+
+
 def unattended(log: Log) -> None:
     """Messages wait in a delay queue until it dead-letters them, and one in a queue of maximum length one."""
     log.unattended = {"delay", "last value"}
@@ -290,7 +305,7 @@ def sampled(log: Log) -> None:
 HISTORIES = (
     *(idle_night, deleted_queue, redelivered_before, restart, time_to_live, retry_queue, link_restart),
     *(long_jobs, first_long_job, long_job_among_short_ones, unattended, redeployment, sampled),
-    *(polled_with_rare_messages, cache_with_bursts, cache_that_had_a_consumer),
+    *(polled_with_rare_messages, cache_with_bursts, cache_that_had_a_consumer, dead_letter_queue_that_was_late),
 )
 
 
@@ -475,6 +490,7 @@ def test_a_sick_queue_raises_its_cause_and_nothing_else(
     assert made["health"]["status"] == "wrong" and found["line"] in made["health"]["sentence"]
     number = int(found["message"].removeprefix("b1/"))
     if cause == "unroutable":
+        assert sum(row["unroutable"] for row in made["unroutable"]) == found["messages"]
         names = ("dead", "key") if act is dead_letters_without_a_queue else ("x", "odrers")
         assert (found["exchange"], found["routing_key"]) == names
         assert f"{names[0]} with the key {names[1]!r} at rabbit@a /" in found["line"]

@@ -122,6 +122,20 @@ def test_an_output_that_cannot_be_made_is_refused_before_the_engine_starts(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "log"]
 
 
+@pytest.mark.parametrize("name", ["exists", "files"])
+def test_an_input_that_cannot_be_read_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def deny(folder: Folder, *arguments: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    one(tmp_path)
+    monkeypatch.setattr(Folder, name, deny)
+    done = analyze(tmp_path)
+    text = FILES[errno.EACCES].format(user=user_name())
+    assert (done.returncode, done.stderr) == (66, f"warren analyze: {tmp_path}/log: {text}\n")
+
+
 def test_neither_java_nor_spark_is_needed(tmp_path: Path) -> None:
     one(tmp_path)
     program = (

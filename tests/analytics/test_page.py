@@ -108,10 +108,10 @@ def test_charts_have_a_value_for_each_second_and_zeros_for_silent_ones() -> None
     assert gap == pytest.approx([one - other for one, other in zip(entered, left, strict=True)], abs=0.001)
 
 
-@pytest.mark.parametrize("long", [False, True])
-def test_a_page_is_small_however_long_the_report(long: bool) -> None:
-    name = (lambda one: f"{HOSTILE}{one}" * 5) if long else str
-    made = report(name, rows=600, queues=40)
+@pytest.mark.parametrize(("repeats", "rows"), [(0, 600), (5, 600), (100, 12)])
+def test_a_page_is_small_however_long_the_report_and_its_names(repeats: int, rows: int) -> None:
+    name = (lambda one: f"{HOSTILE}{one}" * repeats) if repeats else str
+    made = report(name, rows=rows, queues=40)
     text = document(made)
     assert len(text.encode()) <= MOST_BYTES
     assert [section["id"] for section in data(text)["sections"]] == list(sections(made))

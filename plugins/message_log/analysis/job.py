@@ -76,7 +76,10 @@ class Job:
         self._selection = selection
         self._stream = stream
         self._old = read_old(compared)
-        self._check_input()
+        try:
+            self._check_input()
+        except OSError as error:
+            raise JobRefused(file_error(error, self.folder.name), NO_INPUT) from None
         try:
             self._check_output()
             with new_run(self.output) as run:  # removed at once: later failures would be those after minutes of Spark

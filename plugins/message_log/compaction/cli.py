@@ -35,17 +35,20 @@ class Compact(Command):
         if not options.input.removeprefix(LOCAL):  # which would be the working directory
             return failed("--input: names no folder", USAGE)
         folder = Path(options.input.removeprefix(LOCAL))
-        if not folder.is_dir():
-            return failed(f"{folder}: no such folder: name that of an export with --input", NO_INPUT)
-        if not any((folder / table).is_dir() for table in schema.TABLES):
-            return failed(f"{folder}: no export of a broker: it has none of {', '.join(schema.TABLES)}", NO_INPUT)
+        try:
+            if not folder.is_dir():
+                return failed(f"{folder}: no such folder: name that of an export with --input", NO_INPUT)
+            if not any((folder / table).is_dir() for table in schema.TABLES):
+                return failed(f"{folder}: no export of a broker: it has none of {', '.join(schema.TABLES)}", NO_INPUT)
+        except OSError as error:
+            return failed(file_error(error), NO_INPUT)
         try:
             with merge.locked(folder):
                 result = merge.compact(folder, datetime.now(UTC))
         except merge.Busy as error:
             return failed(str(error), RETRY)
         except OSError as error:
-            return failed(file_error(error, str(folder)).splitlines()[0], FAILED)
+            return failed(file_error(error).splitlines()[0], FAILED)
         merged = f"{count(result.before, 'file')} with {count(result.rows, 'row')}"
         print(f"{merged} were merged into {result.after:,}")
         if result.refused:

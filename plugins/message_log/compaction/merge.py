@@ -83,7 +83,7 @@ def compact(folder: Path, now: datetime) -> Result:
     before = after = rows = 0
     refused: list[Path] = []
     for table in schema.TABLES:
-        for place in sorted((folder / table).glob("dt=*/hour=*")):
+        for place in [hour for day in entries(folder / table, "dt=*") for hour in entries(day, "hour=*")]:
             hour = hour_of(place)
             if hour is None or hour > now - GRACE - timedelta(hours=1):
                 continue
@@ -94,6 +94,14 @@ def compact(folder: Path, now: datetime) -> Result:
                     merge(folder, table, list(read), whole)
                     rows, before, after = rows + len(whole), before + len(read), after + 1
     return Result(before, after, rows, tuple(path.relative_to(folder).as_posix() for path in refused))
+
+
+def entries(place: Path, pattern: str) -> list[Path]:
+    """Return what matches in a folder, or nothing without one. Raises OSError, unlike `glob`, if it cannot be read."""
+    try:
+        return sorted(path for path in place.iterdir() if path.match(pattern))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def hour_of(place: Path) -> datetime | None:
@@ -111,7 +119,7 @@ def small_files(folder: Path, table: str, place: Path, refused: list[Path]) -> l
     files: list[SmallFile] = []
     if not place.resolve().is_relative_to(folder.resolve()):
         return files
-    for path in sorted(place.glob("part-*.parquet")):
+    for path in entries(place, "part-*.parquet"):
         name, status = schema.parse_name(path.name), path.lstat()
         footer = footer_of(table, path) if name is not None and S_ISREG(status.st_mode) else None
         if name is None or footer is None:
@@ -222,7 +230,7 @@ def remove(folder: Path, manifest: Manifest, paths: Iterable[str]) -> None:
 
 def complete_earlier(folder: Path) -> None:
     """Complete interrupted compactions, and discard those without a file."""
-    for path in sorted((folder / schema.MANIFEST).glob(f"{compacted.PREFIX}*{compacted.SUFFIX}")):
+    for path in entries(folder / schema.MANIFEST, f"{compacted.PREFIX}*{compacted.SUFFIX}"):
         text = path.read_text("utf-8", "replace") if path.is_file() else "\n"  # another kind of file has no lines
         if "\n" not in text:
             path.unlink()  # the compaction was killed before its first line

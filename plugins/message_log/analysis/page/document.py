@@ -10,12 +10,14 @@ from typing import Any
 from .... import web
 from ...file_format.printable import count
 from ..health import trace_command
+from .parts import cut
 from .sections import BAD, ODD, Page, Section, sections
 
 Values = dict[str, Any]
 HERE = Path(__file__).parent
 MOST_BYTES = 2_000_000  # of the document
-ROWS = (100, 50, 20, 10, 3)  # of each table: the first number with which the document is small enough
+ROWS = (100, 50, 20, 10, 3)  # of each table: the first number with which the document is small enough,
+LENGTHS = (5_000, 300, 48)  # or also the first of these lengths of texts, in characters
 KINDS = {"balanced": "good", "imbalanced": "bad", "incomplete": "odd", "sampled": "odd"}
 HEALTH = {"well": "good", "wrong": "bad", "unknown": "odd"}
 FINDINGS = 10  # of what is wrong now that are listed
@@ -24,10 +26,24 @@ FINDINGS = 10  # of what is wrong now that are listed
 def document(report: Values) -> str:
     """Return the page of a report, given the content of its report.json."""
     for rows in ROWS:
-        text = page(content(report, rows))
+        shown = content(report, rows)
+        text = page(shown)
+        if len(text.encode()) <= MOST_BYTES:
+            return text
+    for length in LENGTHS:
+        text = page(shortened(shown, length))
         if len(text.encode()) <= MOST_BYTES:
             break
     return text
+
+
+def shortened(value: Any, length: int) -> Any:
+    """Return data with texts of at most this length."""
+    if isinstance(value, str):
+        return cut(value, length)
+    if isinstance(value, dict):
+        return {name: shortened(each, length) for name, each in value.items()}
+    return [shortened(each, length) for each in value] if isinstance(value, list | tuple) else value
 
 
 def content(report: Values, rows: int) -> Values:

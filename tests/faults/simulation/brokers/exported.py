@@ -293,6 +293,10 @@ class Playback:
         if kind == schema.ENQUEUE:
             self.enqueue(event, copy)
             return
+        if kind == schema.UNROUTED:
+            assert self.dead[seq] > 0, f"{seq} is no dead letter"
+            self.dead[seq] -= 1
+            return
         if copy not in self.gone and not self.has(copy):
             assert self.complete, "it never entered the queue"
             assert self.older[queue] > 0 or not self.known, "the queue has no such message"
