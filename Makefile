@@ -3,6 +3,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+ifeq ($(origin PYTHON),command line)  # the environment of another one is made anew
+$(shell wanted=$$($(PYTHON) -VV 2>/dev/null) && [ -x $(BIN)/python ] && [ "$$($(BIN)/python -VV)" != "$$wanted" ] \
+	&& rm -rf .venv && echo "NOTE: .venv had another Python than $(PYTHON), and is made anew" >&2)
+endif
 PYTEST := $(BIN)/python -m pytest
 # tests/conftest.py sets the number of workers and distributes the tests
 SIDE_BY_SIDE := -n auto

@@ -3,11 +3,13 @@
 A compiled module is an extension beside its source. Without mypy or a C compiler the build is pure Python and says so.
 """
 
+import atexit
 import gzip
 import os
 import shutil
 import sysconfig
 import tarfile
+import tempfile
 import time
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -128,8 +130,12 @@ class BuildExtensions(build_ext):
 compiling = os.environ.get("WARREN_COMPILE") == "1"
 # Builders ask for these first and install them; a plain build needs none.
 requirements = [requirement for module, requirement in COMPILING.items() if compiling and find_spec(module) is None]
+folder = tempfile.mkdtemp(prefix="warren-build-")
+atexit.register(shutil.rmtree, folder, ignore_errors=True)
 setup(
     ext_modules=extensions() if compiling else [],
     cmdclass={"build_ext": BuildExtensions, "sdist": SourceArchive},
     setup_requires=requirements,
+    # A build/ in the clone would keep modules that have been deleted, and the next build would install them again.
+    options={"build": {"build_base": folder}},
 )

@@ -29,7 +29,7 @@ class OutputError(Exception):
 
 
 class Output(io.FileIO):
-    """The standard output. What is left when a signal ends a write is lost: perhaps nobody reads it."""
+    """The standard output. What is left when a signal or an error ends a write is lost: perhaps nobody reads it."""
 
     _ended = False
 
@@ -44,6 +44,7 @@ class Output(io.FileIO):
                 written = super().write(data)
             return written
         except OSError as error:
+            self._ended = True
             raise OutputError(error) from None
         except (KeyboardInterrupt, SystemExit):
             self._ended = True

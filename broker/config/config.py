@@ -322,6 +322,10 @@ class Config(Part):
             raise Contradiction("storage.url", "storage.url: warren.memory is set as well, which stores nothing")
         if self.listeners_ssl and not self.ssl_options.certfile:
             raise Contradiction("listeners_ssl", "listeners.ssl: needs ssl_options.certfile in the configuration file")
+        addresses = [*self.listeners_tcp, *self.listeners_ssl]
+        for host, port in addresses:
+            if port and addresses.count((host, port)) > 1:
+                raise Contradiction("listeners_tcp", f"listeners: {host}:{port} is named twice")
         for name, part in (("management", self.management), ("prometheus", self.prometheus)):
             if part.ssl.port is not None and not part.ssl_options.certfile:
                 raise Contradiction(f"{name}.ssl.port", f"{name}.ssl.port: needs {name}.ssl.certfile")

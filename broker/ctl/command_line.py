@@ -115,6 +115,10 @@ def complaint(text: str, line: list[str], command: Command | None = None) -> str
 def unknown(name: str) -> str:
     from difflib import get_close_matches
 
+    from .missing_commands import MISSING
+
+    if name in MISSING:
+        return f"\nWarren has no command '{name}': {MISSING[name]}."
     close = get_close_matches(name, names(), 1)
     hint = f"Did you mean '{close[0]}'? " if close else f"\n{usage()}"
     return f"\nCommand '{name}' not found. \n{hint}"
@@ -137,7 +141,7 @@ def help_of_all() -> str:
     lines = ["", usage(), "", *WHERE, "", "Available commands:", ""]
     for title, commands in groups().items():
         lines += [f"{title}:", ""]
-        lines += [f"   {command.name:<34}{command.about}" for command in sorted(commands, key=lambda one: one.name)]
+        lines += [f"   {command.name:<34} {command.about}" for command in sorted(commands, key=lambda one: one.name)]
         lines.append("")
     lines += [f"Use '{program()} help <command>' to learn more about a specific command"]
     return "\n".join(lines)

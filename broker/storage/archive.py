@@ -24,6 +24,7 @@ ABOUT, ROWS, CHECKPOINT, LOG, SUMS, ERROR = (
     "backup.json", "metadata.jsonl", "checkpoint", "log/", "SHA256SUMS", "ERROR",
 )  # fmt: skip
 BLOCK_BYTES = 512
+GZIP = b"\x1f\x8b"  # the beginning of a compressed file
 END = bytes(2 * BLOCK_BYTES)
 PIECE_BYTES = 256 << 10  # written and read at once
 SMALL_BYTES = 64 << 10  # the limit of backup.json and ERROR
@@ -112,10 +113,13 @@ class Reader:
         self._name = ""  # of the file that is being read
         self._left_bytes = 0  # of it
         self.size = 0  # bytes of the archive that were read
+        start, info = b"", None
         try:
-            info = parsed(self._exactly(BLOCK_BYTES))
+            start = self._exactly(len(GZIP))
+            info = parsed(start + self._exactly(BLOCK_BYTES - len(start)))
         except NoBackup:
-            info = None
+            if start == GZIP:
+                raise NoBackup("it is compressed: gzip -dc FILE | warren restore - ...") from None
         if info is None or info.name != ABOUT or info.size > SMALL_BYTES:
             raise NoBackup("this is no backup of Warren")
         try:

@@ -44,7 +44,7 @@ def take(descriptor: int, folder: Path) -> None:
     except BlockingIOError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise InUse(f"{folder} is in use by another broker (pid {holder or 'unknown'})") from None
+        raise InUse(f"{folder.absolute()} is in use by another broker (pid {holder or 'unknown'})") from None
     except OSError:
         os.close(descriptor)
         raise

@@ -71,7 +71,11 @@ class HTTPListeners:
     async def _open(self, at: HTTPListener, protocol: str, tls: TLS | None, optional: bool) -> None:
         assert at.port is not None
         host = self._host
-        for address in [at.ip] if at.ip else dict.fromkeys(name for name, _ in host.config.listeners_tcp):
+        addresses = [at.ip] if at.ip else list(dict.fromkeys(name for name, _ in host.config.listeners_tcp))
+        if not addresses:
+            keys = f"{self._app.service}.tcp.ip, or {self._app.service}.ssl.port"
+            host.not_listening[protocol] = f"none, as AMQP has no address without TLS; {keys}, names one"
+        for address in addresses:
             try:
                 listener = await host.bind(protocol, address, at.port, self._pool, tls)
             except OSError as error:

@@ -34,7 +34,7 @@ class Bunny(Suite):
     )
 
     explained = tuple(
-        (f"{file}: {beginning}", "streams are not among our queue types")
+        (f"{file}: {beginning}", "Warren has no streams")
         for file, beginning in (
             ("default_queue_type_spec.rb", "Bunny::Queue when target virtual host's default queue type is 'stream'"),
             ("queue_declare_spec.rb", "Bunny::Queue when a stream 'queue' is declared using a helper"),

@@ -27,7 +27,7 @@ class FastStream(RepositorySuite):
     settings = "pyproject.toml"
     left_out = (("tests not marked `rabbit`", "for other brokers"),)
     explained = tuple(
-        (f"tests.{file}::", "streams are not among our queue types")
+        (f"tests.{file}::", "Warren has no streams")
         for file in ("docs.rabbit.subscription.test_stream", "examples.rabbit.test_stream")
     )
 

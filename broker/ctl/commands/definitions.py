@@ -65,6 +65,9 @@ def import_definitions(call: Call) -> str | None:
     try:
         answer = call.api.request("POST", ("warren", "definitions") if is_local else ("definitions",), text, query)
     except APIError as error:
+        if error.status == 400 and not error.reason.startswith(NO_JSON) and not query.get("leave-out"):
+            advice = "If that is what Warren lacks, such as a shovel or a stream, --leave-out imports the rest."
+            raise CommandError(UNAVAILABLE, f"{error.reason.rstrip()}\n\n{advice}") from None
         if error.status != 400 or not error.reason.startswith(NO_JSON):
             raise
         raise CommandError(DATA, f"Failed to deserialise input (format: JSON) (error: {error.reason})") from None

@@ -167,6 +167,15 @@ def test_an_error_that_cannot_be_printed_keeps_its_status(
     assert capfd.readouterr().out == ""
 
 
+def test_an_output_that_has_failed_is_not_written_again_at_the_end_of_the_process() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        output = standard_streams.opened(full, standard_streams.Output)
+        print("x", file=output)
+        with pytest.raises(standard_streams.OutputError):
+            output.flush()
+        output.close()
+
+
 def test_a_pipe_that_breaks_elsewhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "plugins", fails)
     with pytest.raises(BrokenPipeError), open(os.devnull, "w", encoding="utf-8") as output:

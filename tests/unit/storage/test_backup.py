@@ -1,6 +1,7 @@
 """Backups of a store that is used, and `warren restore`."""
 
 import errno
+import gzip
 import io
 import os
 import random
@@ -283,6 +284,11 @@ def test_a_backup_is_a_tar_archive_with_checksums(file: Path, tmp_path: Path) ->
     assert names[3:-1] == [f"log/{number:08d}.log" for number in range(1, len(names) - 3)]
     subprocess.run(["tar", "--extract", "--file", file], cwd=tmp_path, check=True)
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tmp_path, check=True)
+
+
+def test_a_compressed_backup_is_refused_with_the_command_that_reads_it(file: Path) -> None:
+    with pytest.raises(NoBackup, match="it is compressed: gzip -dc FILE"):
+        Reader(io.BytesIO(gzip.compress(file.read_bytes())))
 
 
 def accepted(data: bytes) -> bool:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.warrenctl import Controlled, Ready, RunWith, Told, Warrenctl, broker_process, parameters
 from warren.broker.ctl.commands import COMMANDS
+from warren.broker.ctl.missing_commands import ROWS
 from warren.broker.ctl.output_file import replacing
 from warren.broker.operator import node_control
 
@@ -35,6 +36,16 @@ def test_each_command_of_rabbitmq_is_there_or_listed_as_missing() -> None:
     rows = [row.split("|")[1] for row in guide.splitlines() if row.startswith("| `")]
     listed = re.findall("`([^`]+)`", " ".join(rows))
     assert sorted(listed) == sorted(names - COMMANDS.keys() - {"help"})
+    plain = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", guide)
+    for row_names, why in ROWS:
+        assert f"| {', '.join(f'`{name}`' for name in row_names.split())} | {why} |" in plain
+
+
+def test_a_command_that_is_missing_says_what_to_use_instead(warrenctl: Warrenctl) -> None:
+    assert warrenctl("shovel_status") == (
+        64, "", "\nWarren has no command 'shovel_status': there are no shovels: federation_status,"
+        " restart_federation_link.\n",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "told"), [
