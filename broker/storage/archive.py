@@ -113,15 +113,15 @@ class Reader:
         self._name = ""  # of the file that is being read
         self._left_bytes = 0  # of it
         self.size = 0  # bytes of the archive that were read
-        start, info = b"", None
+        start = b""
         try:
             start = self._exactly(len(GZIP))
             info = parsed(start + self._exactly(BLOCK_BYTES - len(start)))
         except NoBackup:
-            if start == GZIP:
-                raise NoBackup("it is compressed: gzip -dc FILE | warren restore - ...") from None
+            info = None
         if info is None or info.name != ABOUT or info.size > SMALL_BYTES:
-            raise NoBackup("this is no backup of Warren")
+            compressed = "it is compressed: gzip -dc FILE | warren restore - ..."
+            raise NoBackup(compressed if start == GZIP else "this is no backup of Warren")
         try:
             self.about: dict[str, object] = json.loads(b"".join(self._pieces(info)))
             format_ = self.about["format"]
