@@ -18,7 +18,10 @@ ROUNDS ?= 10
 PORT ?= 5672
 COMPILED_TESTS := $(addprefix tests/,unit/amqp unit/wire unit/session unit/core unit/storage acceptance/amqp faults/simulation faults/fuzz faults/model)
 
-.PHONY: docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check release sbom audit lint types node java object-store browser pictures postgresql prometheus shells clean
+.PHONY: help docs run compiled pure test test-more test-compiled test-stress mutation check compare bench bench-federation bench-hash crash fuzz fuzz-coverage coverage sim conformance interop ring ring-containers image-check federation-faults migration failover chaos soak linearizability replicated-containers analytics analytics-cluster lock dist dist-check release sbom audit lint types node java object-store browser pictures postgresql prometheus shells clean
+
+help:  ## lists the targets
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 22
 
 run: .venv/run.stamp  ## starts a broker on 127.0.0.1:5672, its data in ./data; PORT=... names another port; ARGS are passed on
 	@exec $(BIN)/warren serve --amqp 127.0.0.1:$(PORT) --data ./data $(ARGS)
