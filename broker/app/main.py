@@ -253,10 +253,14 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     control.start_services, control.stop_services = partial(restart_services, host), partial(services.stop, host)
     reload_asked = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload_asked.set)
-    bound = await listen(server, config) if await services.start_around(found, host) else None
+    around = await services.start_around(found, host)
+    unserved = node.journal.ticket()
+    bound = await listen(server, config) if around else None
     if bound is None or not await services.start(found, host):
         await server.stop("shutdown")
         await services.stop(host)
+        if node.journal.ticket() != unserved:
+            folder.keep()  # what clients have stored since it listens may be confirmed
         await give_up(committer, store, remote)
         return UNAVAILABLE
     folder.keep()

@@ -1,9 +1,12 @@
 """The data folder at a start: what may be in it, and what a start that fails removes."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.broker_process import environment_of
 from tests.unit.config.loading import sources
 from warren.broker.app.data_folder import DataFolder
 from warren.broker.storage.errors import StorageFault
@@ -97,3 +100,38 @@ def make(folder: Path, names: tuple[str, ...]) -> None:
 
 def everything(folder: Path) -> set[Path]:
     return set(folder.rglob("*"))
+
+
+LATE = """
+import sys
+
+from warren.broker.app.main import DaemonParts, serve
+from warren.broker.config import Sources
+from warren.broker.plugin import Host, Service
+
+
+class Late(Service):
+    async def start(self, host: Host) -> None:
+        with host.acting("guest"):
+            for name in sys.argv[2:]:
+                host.node.vhosts["/"].declare_queue(name, durable=True)
+        await host.stored()
+        raise ValueError("too late")
+
+    async def stop(self) -> None: ...
+
+
+sources = Sources(flags={"data_dir": sys.argv[1], "amqp": ["127.0.0.1:0"]}, environment={})
+sys.exit(serve(sources.load(), sources, DaemonParts(services={"late": Late()})))
+"""
+
+
+@pytest.mark.parametrize("queues", [[], ["stored"]])
+def test_a_start_that_fails_after_clients_were_served_keeps_what_they_have_stored(
+    tmp_path: Path, queues: list[str]
+) -> None:
+    data = tmp_path / "data"
+    words = [sys.executable, "-c", LATE, str(data), *queues]
+    done = subprocess.run(words, env=environment_of(tmp_path), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 69 and "too late" in done.stdout, done.stderr
+    assert (data / "meta.sqlite").exists() == data.exists() == bool(queues)
