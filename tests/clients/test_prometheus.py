@@ -6,8 +6,10 @@ The tests are skipped if Prometheus is not installed.
 import json
 import os
 import subprocess
+import urllib.error
 import urllib.parse
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -88,8 +90,17 @@ def prometheus(own: API, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 def found(prometheus: Prometheus, query: str) -> list[float]:
     """Return the first non-empty result of the query."""
+
+    def result_now() -> list[dict[str, Any]]:
+        try:
+            return list(prometheus.get("query", query=query)["result"])
+        except urllib.error.HTTPError as error:
+            if error.code != 503:  # which means that it took too long
+                raise
+            return []
+
     result = until(
-        lambda: prometheus.get("query", query=query)["result"],
+        result_now,
         lambda: f"a result of {query}: {prometheus.get('targets')}",
         every_s=0.2,
     )

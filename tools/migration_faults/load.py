@@ -143,8 +143,13 @@ class Load:
     async def _keep_consuming(self, place: str, queues: list[str], stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             connection = await self._connect(place)
-            with contextlib.suppress(*LOST):
+            try:
                 await self._consume(connection, place, queues, stopping)
+            except LOST:
+                pass
+            except Exception as error:
+                if type(error) is not Exception:  # aiormq's, of a call whose channel was closed meanwhile
+                    raise
             with contextlib.suppress(*LOST):
                 await connection.close()
             if not stopping.is_set():

@@ -334,7 +334,7 @@ def restart_with_links(pair: Pair, limit: int) -> None:
         (("--from", "http://127.0.0.1:1"), 69, "no broker answers: 127.0.0.1:1: "),
         (("--from", "amqp://{old}"), 64, "not an http:// or https:// URL"),
         (("--from", "http://{old}", "--links", "0"), 64, "'0' is no positive number"),
-        ((), 64, "required: --from"),
+        ((), 64, "missing: --from"),
     ],
 )
 def test_what_prevents_a_migration_is_one_line(pair: Pair, words: tuple[str, ...], status: int, text: str) -> None:

@@ -803,6 +803,9 @@ class World:
             assert self.time.now_s < end_s, f"without an answer: {', '.join(waiting)}"
             self.run(0.2)
         self.look()
+        if any(process.remote is not None for _, process in self.serving()):
+            # A worker that waits for another one tries again after a second here, so links may take long to start.
+            self.run_until(self.links_run, START_S, "all links run")
         assert self.links_run(), "a link has failed without a fault"
         self.check_end()
 
