@@ -134,6 +134,7 @@ class Consumer(Worker):
         self.queue = queue
         self._held: list[Content] = []
         self._acked: list[bytes] = []  # since the last barrier
+        self._requeued = 0  # since then; in a transaction they take their place of the prefetch until its commit
         self._barriers = 0
         self.select()
         self.channel.qos(200)
@@ -151,8 +152,9 @@ class Consumer(Worker):
             self._acknowledge()
         elif self.random.random() < 0.3:
             self._ack([self._held.pop(self.random.randrange(len(self._held)))], False)
-        if len(self._acked) >= 60:
+        if len(self._acked) + self._requeued >= 60:
             self.barrier()
+            self._requeued = 0
             self.ledger.surely_acked[self.queue].update(self._acked)
             self._acked.clear()
 
@@ -161,6 +163,7 @@ class Consumer(Worker):
         held, self._held = self._held, []
         if self.random.random() < 0.2:
             self.channel.nack(held[-1].tag, multiple=True)
+            self._requeued += len(held)
         else:
             self._ack(held, True)
 
