@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UNAVAILABLE, USAGE, APIError, CommandError, NotFound, bad_argument, missing, no_user, no_vhost
@@ -64,6 +66,11 @@ class Call:
         if value < 1:
             raise bad_argument("Argument must be a positive integer")
         return value
+
+    @property
+    def folder(self) -> Path:
+        """The data folder, which has the unix socket."""
+        return Path(self.text("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data")
 
     @property
     def vhost_name(self) -> str:

@@ -6,11 +6,9 @@ ANSWER_S there are none. A name that a shell would have to quote is not offered.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -75,8 +73,7 @@ def names_of(path: str, incomplete: str, options: Options) -> list[str]:
         if "url" in options:
             node.connect_to_url(call, call.text("url"), ANSWER_S, call.text("password-file"))
         else:
-            folder = call.text("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data"
-            node.connect_to_socket(call, Path(folder), ANSWER_S)
+            node.connect_to_socket(call, call.folder, ANSWER_S)
         with closing(call.api):
             page = {"page": "1", "page_size": str(NAMES), "name": incomplete}
             answer = call.get(path, page if path != LISTS["link_id"] else {})  # the API filters links by another name

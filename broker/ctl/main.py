@@ -79,16 +79,12 @@ class Run:
             timeout_s = self.timeout_s if "timeout" in self.call.options else self.timeout_s or HTTP_TIMEOUT_S
             node.connect_to_url(self.call, str(url), timeout_s, self.call.text("password-file"))
         else:
-            node.connect_to_socket(self.call, self.folder(), self.timeout_s)
+            node.connect_to_socket(self.call, self.call.folder, self.timeout_s)
         wanted = self.call.text("node") or self.call.node
         if wanted not in (self.call.node, ANY_NODE, f"rabbit@{os.uname().nodename}"):
             self.call.api.close()
             text = f"Error: unable to perform an operation on node '{wanted}': this is node '{self.call.node}'"
             raise ExitError(UNAVAILABLE, text)
-
-    def folder(self) -> Path:
-        """Return the data folder, which has the unix socket."""
-        return Path(self.call.text("data") or os.environ.get("RABBITMQ_MNESIA_DIR") or "./data")
 
     def perform(self) -> None:
         """Run the command and print its result. Raises ExitError."""
@@ -142,7 +138,7 @@ class Run:
     def no_right(self) -> str:
         """Return who may use the socket of the data folder."""
         try:
-            name = user_name(os.stat(self.folder()).st_uid)
+            name = user_name(os.stat(self.call.folder).st_uid)
         except OSError:
             return NO_RIGHT.format(owner="", user="")
         return NO_RIGHT.format(owner=f", {name},", user=f" -u {name}")

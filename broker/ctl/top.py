@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import command
 from .errors import UNAVAILABLE, APIError, CommandError, NotFound, Unreachable
 
 if TYPE_CHECKING:
@@ -54,10 +55,7 @@ class Column(NamedTuple):
 
 def value(item: Item, path: str) -> Any:
     """Return the value at a path of keys with dots, or None."""
-    found: Any = item
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+    return command.field(*path.split("."))(item)
 
 
 def words(found: Any) -> str:
