@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import deque
 
 from pamqp.commands import Basic
@@ -49,7 +50,9 @@ class Worker(threading.Thread):
 
 
 class Publisher(Worker):
-    """A publisher with confirms and a window of unconfirmed publishes."""
+    """A publisher with confirms and a window of unconfirmed publishes. `most` is the number that it may publish."""
+
+    most = 1 << 62
 
     def __init__(self, client: Client, ledger: Ledger, seed: int, round_: int, number: int) -> None:
         super().__init__(client, ledger, seed)
@@ -67,6 +70,8 @@ class Publisher(Worker):
         self.settle(WINDOW if self.random.random() < 0.9 else 0)
 
     def burst(self, count: int) -> None:
+        while self._published >= self.most:
+            time.sleep(0.01)
         out = bytearray()
         for _ in range(count):
             fan = self.random.random() < 0.2

@@ -18,18 +18,25 @@ from .conftest import check_sound
 from .ledger import Ledger
 from .test_killed import CONFIRMED_S, LEAST_CONFIRMED, ROUNDS, SEED, declare, drain
 
+MOST = 10_000  # publishes of a client for a backup, which is longer the more there is, and slow on a busy machine
 
-def load(daemon: BrokerProcess, ledger: Ledger, dice: random.Random) -> list[clients.Worker]:
-    """Start clients, of which few publish: each backup has all that nobody consumes."""
-    workers: list[clients.Worker] = []
+
+def load(
+    daemon: BrokerProcess, ledger: Ledger, dice: random.Random
+) -> tuple[list[clients.Publisher], list[clients.Worker]]:
+    """Start clients and return those that publish, and all. Few publish: each backup has all that nobody consumes."""
+    publishers: list[clients.Publisher] = []
     for number, kind in enumerate((clients.Committer, clients.Publisher)):
-        workers.append(kind(daemon.connect(), ledger, dice.getrandbits(32), 0, number))
+        publisher = kind(daemon.connect(), ledger, dice.getrandbits(32), 0, number)
+        publisher.most = MOST
+        publishers.append(publisher)
+    workers: list[clients.Worker] = [*publishers]
     for queue in (SOLO[0], COPIES[0]):
         workers.append(clients.Consumer(daemon.connect(), ledger, dice.getrandbits(32), queue))
     workers.append(clients.CommittingConsumer(daemon.connect(), ledger, dice.getrandbits(32), SOLO[1]))
     for worker in workers:
         worker.start()
-    return workers
+    return publishers, workers
 
 
 def noted(ledger: Ledger) -> Ledger:
@@ -58,7 +65,7 @@ def test_a_backup_has_what_was_confirmed_and_not_what_was_acknowledged(daemon: B
     ledger = Ledger(QUEUES)
     daemon.start("--sync", dice.choice(["fsync", "os"]))
     declare(daemon.connect())
-    workers = load(daemon, ledger, dice)
+    publishers, workers = load(daemon, ledger, dice)
     checked = []
     for round_ in range(ROUNDS):
         until_s = time.monotonic() + CONFIRMED_S
@@ -67,6 +74,8 @@ def test_a_backup_has_what_was_confirmed_and_not_what_was_acknowledged(daemon: B
         time.sleep(dice.uniform(0, 1))
         file = tmp_path / f"backup-{round_}.tar"
         before = noted(ledger)
+        for publisher in publishers:
+            publisher.most += MOST
         line = command_line("--data", str(daemon.data), "backup", str(file), module=WARRENCTL)
         taken = subprocess.run(line, capture_output=True)
         assert taken.returncode == 0, taken.stderr
