@@ -27,12 +27,13 @@ from .record import Record  # noqa: E402
 
 _LEVELS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
 _exchange = Exchange()
+_logger = structlog.get_logger()
 recent = Recent()
 
 
 def configure(log: Log | None = None, stream: TextIO | None = None, node: str = "") -> None:
     """Replace the configuration of the log. Raises OSError, without a change, if its file cannot be written."""
-    global _sink
+    global _logger, _sink
     configured = outputs(log or Log(), stream or sys.stderr, _exchange)
     _sink.close()
     _sink = _Sink(configured, node)
@@ -42,9 +43,15 @@ def configure(log: Log | None = None, stream: TextIO | None = None, node: str = 
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.ReturnLoggerFactory(),
     )
+    _logger = structlog.get_logger().bind()  # once for all lines
     root = logging.getLogger()
     root.handlers = [_Foreign()]
     root.setLevel(max(least, logging.INFO))  # operators do not need the libraries' debug records
+
+
+def report(event: str, level: str, fields: dict[str, object]) -> None:
+    """Log an event; passed to parts that do not import the logger."""
+    getattr(_logger, level)(event, **fields)
 
 
 def publish_to(publish: Publish | None) -> None:
