@@ -274,7 +274,9 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     announce(host, bound, round((loop.time() - begun_s) * 1000))
     supervisor.keep("systemd_watchdog", systemd.watch)
     systemd.ready(f"serving clients at {', '.join([*bound.get('amqp', []), *bound.get('amqps', [])])}")
+    logs.gather(loop)
     await ending.begun.wait()
+    logs.gather(None)
     log.info("stopping")
     systemd.stopping()
     logs.publish_to(None)
@@ -421,4 +423,5 @@ def serve(config: Config, sources: Sources, parts: DaemonParts | None = None) ->
         log.critical("cannot_open_data", data=config.data_dir, reason=NO_MEMORY)
         return UNAVAILABLE
     finally:
+        logs.gather(None)
         folder.clean()

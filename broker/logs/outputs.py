@@ -53,7 +53,7 @@ class Console(logging.StreamHandler[TextIO]):
         try:
             self.stream.write(f"{record.msg}\n")
             self.stream.flush()
-        except Exception:
+        except (OSError, ValueError):  # closed, or of an encoding that lacks a character
             self.handleError(record)
         return True
 
