@@ -50,7 +50,8 @@ class Docker:
                         self.answer(201, {"Id": str(len(commands) - 1)})
                     case ["exec", command, "start"]:
                         program = broker.rabbitmqctl()
-                        statuses[int(command)] = subprocess.run([program, *commands[int(command)]]).returncode
+                        ended = subprocess.run([program, *commands[int(command)]], capture_output=True)
+                        statuses[int(command)] = ended.returncode
                         self.answer(200)
                     case ["images", "create"]:
                         self.answer(200)
