@@ -27,7 +27,7 @@ SOURCES = ("amqp", "core", "session", "storage", "wire")
 # Each unit is a shared library: calls within it are direct, and units are compiled in parallel.
 UNITS: dict[str, tuple[str, ...]] = {
     "amqp": ("field_table", "framing", "properties"),
-    "wire": ("content_assembler", "frame_reader", "method_encoder"),
+    "wire": ("content_assembler", "frame_reader", "method_decoder", "method_encoder"),
     "core.messages": ("binding", "message", "message_state"),
     "core.counters": ("statistics",),
     "core.exchanges": ("exchange", "router"),
@@ -37,8 +37,8 @@ UNITS: dict[str, tuple[str, ...]] = {
     ),
     "storage": ("index", "log_records", "segment"),
     "session": (
-        *("channel", "channel_host", "checked_properties", "confirms", "connection", "consumer"),
-        *("prefetch", "settlements", "unacked"),
+        *("channel", "channel_host", "checked_properties", "confirms", "connection", "connection_limits", "consumer"),
+        *("handshake", "prefetch", "settlements", "unacked"),
         *("methods/acknowledge", "methods/handlers", "methods/publish", "methods/special_properties"),
     ),
 }

@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core", "logs.redaction", "argon2"},
     "net": {"system_errors", "amqp", "core", "wire", "session", "runtime"},
     "config": {"system_errors", "amqp.errors", "core.metadata.patterns"},
-    "logs": {"config", "structlog"},
+    "logs": {"config", "msgspec", "structlog"},
     "operator": {"control_socket", "system_errors", "amqp", "core", "net", "runtime", "config", "logs"},
     "plugin_host": {
         *("compilation", "system_errors", "amqp", "core", "session", "net", "runtime", "config", "operator"),

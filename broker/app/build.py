@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from .. import logs
 from ..config import NO_LOGIN, Config, default_node
 from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
@@ -66,7 +67,7 @@ def build_node(
         node.system_exchanges.append(LOG)
     definitions = store.definitions or Definitions()
     if definitions.empty and not config.load_definitions:
-        user = default_user(config, report)
+        user = default_user(config, logs.report)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
         definitions = first_definitions(config.default_vhost, [user], permission, config.default_queue_type)
@@ -172,11 +173,6 @@ def build_settings(config: Config) -> Settings:
         consumer_timeout_ms=config.consumer_timeout_ms,
         transaction_max_bytes=config.transaction_max_bytes,
     )
-
-
-def report(event: str, level: str, fields: dict[str, object]) -> None:
-    """Log an event; passed to parts that do not import the logger."""
-    getattr(log, level)(event, **fields)
 
 
 class QuorumNotice(Observer):

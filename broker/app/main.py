@@ -47,7 +47,7 @@ from ..storage.disk import RESERVE_BYTES
 from ..storage.errors import ConfirmedLost, StorageFault
 from ..storage.folder_lock import IN_USE_STATUS, InUse
 from ..system_errors import NO_MEMORY, RAISE_LIMIT, file_error
-from .build import build_node, build_settings, load_definitions, report
+from .build import build_node, build_settings, load_definitions
 from .data_folder import DataFolder
 from .listeners import listen, socket_options, tls
 from .open_storage import Store
@@ -188,7 +188,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     ending = Ending(loop)
-    systemd = Systemd(os.environ, report)
+    systemd = Systemd(os.environ, logs.report)
     descriptors = raise_descriptor_limit()
     if not enough_descriptors(descriptors):
         return UNAVAILABLE
@@ -204,14 +204,14 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     if store.remote is not None:
         found = load_services()  # those of the standby have ended
     found |= parts.services
-    hashing = ThreadHashing(loop, lambda: committer.commit_soon(), report)
+    hashing = ThreadHashing(loop, lambda: committer.commit_soon(), logs.report)
     clock = parts.clock(loop, lambda: committer.commit_soon())
     node = build_node(config, clock, store, hashing, registry)
     if config.load_definitions and not load_definitions(node, config):
         store.close()
         return BAD_CONFIGURATION
-    node.scheduler.report = report
-    collections = FullCollections(report)
+    node.scheduler.report = logs.report
+    collections = FullCollections(logs.report)
     free = partial(free_memory, collections)
     longest_bytes = config.max_message_size - RESERVE_BYTES
     resources = Resources(node.alarms, store.free_bytes, free, resident_bytes, config.total_memory_bytes, longest_bytes)
@@ -228,9 +228,9 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     watch = (disk_has_room, disk_full, lost, node.commits.count, delay)
     committer = Committer(store.journal, *watch, remote.owned if remote is not None else lambda: True)
     timeout_s, settings = config.handshake_timeout_ms / 1000, build_settings(config)
-    supervisor = Supervisor(report, ending.fail)
+    supervisor = Supervisor(logs.report, ending.fail)
     options = socket_options(config)
-    server = Server(node, settings, timeout_s, report, committer.commit_soon, options, supervisor, parts.transport)
+    server = Server(node, settings, timeout_s, logs.report, committer.commit_soon, options, supervisor, parts.transport)
     if descriptors < DESCRIPTORS_FEW:
         most = settings.descriptor_connections
         log.warning("few_descriptors", descriptors=descriptors, connections=most, advice=RAISE_LIMIT)
@@ -242,7 +242,7 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     resources.set_disk_free_limit(disk_bytes)
     resources.watch(committer.check_disk)
     committer.commit_soon()  # the definitions made so far, before any client is served
-    host = Host(node, config, settings, server, resources, partial(tls, config, report), sources.files)
+    host = Host(node, config, settings, server, resources, partial(tls, config, logs.report), sources.files)
     if remote is not None:
         node.replication.status = remote.status
         server.guard_output(remote)
@@ -269,12 +269,14 @@ async def run(config: Config, sources: Sources, parts: DaemonParts, folder: Data
     freeze_heap()
     supervisor.keep("garbage_collection", collections.run)
     supervisor.keep("young_garbage_collection", collect_young)
-    local = LocalSocket(config, report, supervisor, partial(services.serve_local, found.values(), host))
+    local = LocalSocket(config, logs.report, supervisor, partial(services.serve_local, found.values(), host))
     bound |= services.bound(host) | local.open()
     announce(host, bound, round((loop.time() - begun_s) * 1000))
     supervisor.keep("systemd_watchdog", systemd.watch)
     systemd.ready(f"serving clients at {', '.join([*bound.get('amqp', []), *bound.get('amqps', [])])}")
+    logs.gather(loop)
     await ending.begun.wait()
+    logs.gather(None)
     log.info("stopping")
     systemd.stopping()
     logs.publish_to(None)
@@ -421,4 +423,5 @@ def serve(config: Config, sources: Sources, parts: DaemonParts | None = None) ->
         log.critical("cannot_open_data", data=config.data_dir, reason=NO_MEMORY)
         return UNAVAILABLE
     finally:
+        logs.gather(None)
         folder.clean()

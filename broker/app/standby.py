@@ -11,6 +11,7 @@ import structlog
 
 from ..config import Config
 from ..control_socket import NAME
+from ..logs import report
 from ..operator.local_socket import bind
 from ..plugin_host.host import Service
 from ..plugin_host.standby_host import StandbyHost
@@ -19,7 +20,6 @@ from ..runtime.systemd import Systemd
 from ..storage.errors import StorageFault
 from ..storage.postgresql.ownership import Standing
 from ..storage.postgresql.store import PostgreSQLStore
-from .build import report
 from .listeners import socket_options, tls
 
 LOOK_S = 0.1  # between two attempts to take over

@@ -3,7 +3,11 @@
 import json
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
+
+import msgspec
 
 from .messages import category_of, lines_of, phrase, printable
 from .redaction import clean, redacted
@@ -41,23 +45,40 @@ class Record:
     def json(self, time: Callable[[float], object]) -> str:
         """Return one JSON object on one line: RabbitMQ's keys, the name of the event, and its fields."""
         fields = {name: value for name, value in self.fields.items() if name not in OURS}
-        domain = DOMAIN if self.category == "default" else f"{DOMAIN}.{self.category}"
         process = fields.pop("process", NO_PROCESS)
-        shown = {name: value for name, value in fields.items() if name != "exception"}
+        trace = fields.pop("exception", None)
         whole = {
             "time": time(self.time_s),
             "level": self.level,
-            "msg": phrase(self.event, {"process": process, **shown}),
+            "msg": phrase(self.event, {"process": process, **fields}),
             "event": self.event,
-            "domain": domain,
-            **({"pid": process} if process != NO_PROCESS else {}),
-            **fields,
+            "domain": DOMAIN if self.category == "default" else f"{DOMAIN}.{self.category}",
         }
-        return json.dumps(whole)
+        if process != NO_PROCESS:
+            whole["pid"] = process
+        whole |= fields
+        if trace is not None:
+            whole["exception"] = trace
+        return _in_ascii(whole)
+
+
+def _in_ascii(value: object) -> str:
+    """Return the JSON of a value in ASCII: names of any language, and escapes of terminals, are shown as `\\uXXXX`."""
+    with suppress(UnicodeEncodeError, OverflowError):  # half of a surrogate pair, or an integer of more than 64 bits
+        text = msgspec.json.encode(value).decode()
+        if text.isascii():
+            return text
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _stamp(separator: str) -> Callable[[float], str]:
-    return lambda time_s: datetime.fromtimestamp(time_s, UTC).isoformat(separator, "microseconds")
+    """Return a function for the time of a line, which formats the second once for all lines in it."""
+
+    @lru_cache(1)
+    def second(at_s: int) -> str:
+        return datetime.fromtimestamp(at_s, UTC).strftime(f"%Y-%m-%d{separator}%H:%M:%S")
+
+    return lambda time_s: f"{second(int(time_s))}.{int(time_s % 1 * 1_000_000):06}+00:00"
 
 
 # log.*.formatter.time_format

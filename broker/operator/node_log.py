@@ -38,12 +38,14 @@ class NodeLog:
 
     def tail(self, count: int) -> list[str]:
         """Return the last lines of the file, or without a file of the records in memory. Raises OSError."""
+        logs.write_waiting()
         file = self._file()
         lines = logs.recent.lines() if file is None else last_lines(file)
         return lines[-count:] if count else []
 
     def follow(self, follower: Follower) -> None:
         """Call `follower` with each line from now on, from any thread."""
+        logs.write_waiting()
         logs.recent.followers.append(follower)
 
     def unfollow(self, follower: Follower) -> None:

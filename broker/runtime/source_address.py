@@ -1,11 +1,15 @@
 """The source and network by which clients' addresses are grouped."""
 
 import ipaddress
+from functools import lru_cache
 
 IPV6_SOURCE_BITS = 64  # the network of one customer
 IPV6_NETWORK_BITS = 48  # the smallest block that is routed by itself; 24 bits in IPv4
 
+SOURCES = 1000  # addresses whose sources are kept: each connection asks for that of its own
 
+
+@lru_cache(SOURCES)
 def source_of(address: str) -> str:
     """Return the source of an address: an IPv4 address itself, or the /64 network of an IPv6 address."""
     try:

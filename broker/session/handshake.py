@@ -1,7 +1,7 @@
 """The connection handshake, from the protocol header to connection.open-ok."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from pamqp import base, commands
 
@@ -20,6 +20,7 @@ TUNE = (10, 30)  # errors in tune-ok have the ids of connection.tune
 SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot do
 REFUSAL_DELAY_S = 3.0  # slows down the guessing of passwords
 EXTERNAL = "EXTERNAL"
+STARTS, CLIENTS = 8, 64  # frames of connection.start, and tables of client properties, that are kept
 LOGGED = 40  # characters of an unknown header in the log
 
 
@@ -45,21 +46,11 @@ class Handshake:
             connection.send(OUR_HEADER)
             connection.end("bad_header", 0.0, {"header": repr(header)[:LOGGED]})
             return False
-        minor = b"\x00\x09"
         settings = connection.settings
-        cluster_name = value_of(connection.node.cluster_name)  # may change at run time
         # EXTERNAL is offered only to clients with a certificate.
         offered = [name for name in settings.mechanisms if name != EXTERNAL or connection.peer.certificate_name]
-        connection.send(
-            method_encoder.method(
-                0,
-                method_encoder.CONNECTION_START,
-                minor
-                + settings.server_properties.with_items([("cluster_name", cluster_name)]).framed
-                + method_encoder.long_string(" ".join(offered).encode())
-                + method_encoder.long_string(b"en_US"),
-            )
-        )
+        cluster_name = connection.node.cluster_name  # may change at run time
+        connection.send(start_frame(settings.server_properties, cluster_name, " ".join(offered)))
         return True
 
     def handle(self, method: base.Frame, table: Table) -> None:
@@ -80,10 +71,7 @@ class Handshake:
 
     def _start_ok(self, method: commands.Connection.StartOk, properties: Table) -> None:
         connection = self._connection
-        connection.client_properties = properties
-        capabilities = properties.get("capabilities")
-        if capabilities is not None and isinstance(capabilities[1], Table):
-            connection.capabilities = frozenset(name for name, value in capabilities[1].items() if value == ("t", True))
+        connection.client_properties, connection.capabilities = shared_properties(properties)
         self._login(method.mechanism or "", response_bytes(method.response))
 
     def _login(self, mechanism: str, response: bytes) -> None:
@@ -175,6 +163,24 @@ class Handshake:
         vhost = connection_limits.admit(connection, method.virtual_host or "")
         self._opened(vhost)
         connection.send(method_encoder.method(0, method_encoder.CONNECTION_OPEN_OK, method_encoder.short_string("")))
+
+
+@lru_cache(STARTS)
+def start_frame(properties: Table, cluster_name: str, mechanisms: str) -> bytes:
+    """Return connection.start with these server properties, and the name of the cluster among them."""
+    version = b"\x00\x09"
+    whole = properties.with_items([("cluster_name", value_of(cluster_name))])
+    arguments = version + whole.framed + method_encoder.long_string(mechanisms.encode())
+    return method_encoder.method(0, method_encoder.CONNECTION_START, arguments + method_encoder.long_string(b"en_US"))
+
+
+@lru_cache(CLIENTS)
+def shared_properties(properties: Table) -> tuple[Table, frozenset[str]]:
+    """Return the properties of a client, which connections of equal clients share, and its capabilities."""
+    capabilities = properties.get("capabilities")
+    if capabilities is None or not isinstance(capabilities[1], Table):
+        return properties, frozenset()
+    return properties, frozenset(name for name, value in capabilities[1].items() if value == ("t", True))
 
 
 def check_tuned(what: str, value: int, smallest: int, largest: int) -> None:

@@ -1,16 +1,21 @@
 """The configured log: one line for an event, JSON if there is no terminal, also for other libraries."""
 
+import asyncio
 import io
 import json
 import logging
 import re
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from warren.broker import logs
 from warren.broker.config.config import Log, LogLevels
+from warren.broker.operator.node_log import NodeLog
 
 FIELDS = {"connection": "1.2.3.4:5 -> 6.7.8.9:10", "process": "<0.7.0>"}
 
@@ -46,6 +51,94 @@ def test_an_event_of_a_connection_is_of_its_domain_and_process(stream: io.String
     event = json.loads(lines(stream)[0])
     assert (event["domain"], event["pid"]) == ("rabbitmq.connection", "<0.7.0>")
     assert event["msg"] == "accepting AMQP connection 1.2.3.4:5 -> 6.7.8.9:10"
+
+
+NUMBERS = (1 << 80, 2**63, -(1 << 80), float("inf"))
+VALUES = ("Zürich \u9f8d", "\x9b2Jcleared", "half \udcff", *NUMBERS, {"a": ["\udcff", None]})
+
+
+@pytest.mark.parametrize("value", VALUES, ids=ascii)
+def test_json_is_of_ascii_whatever_a_field_has(stream: io.StringIO, value: object) -> None:
+    logs.configure(Log(), stream)
+    structlog.get_logger().info("unknown", value=value)
+    (line,) = lines(stream)
+    assert line.isascii() and line.isprintable()
+    assert json.loads(line)["value"] == (None if value == float("inf") else value)
+
+
+class Loop(asyncio.AbstractEventLoop):
+    """An event loop whose one timer a test calls."""
+
+    def __init__(self) -> None:
+        self.timers: list[tuple[float, Callable[..., object]]] = []
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, **_: Any) -> Any:
+        self.timers.append((delay, callback))
+
+
+@pytest.fixture
+def loop(stream: io.StringIO) -> Iterator[Loop]:
+    """A loop whose lines are gathered."""
+    logs.configure(Log(level="debug"), stream)
+    loop = Loop()
+    logs.gather(loop)
+    yield loop
+    logs.gather(None)
+
+
+def names_of(stream: io.StringIO) -> list[str]:
+    return [json.loads(line)["event"] for line in lines(stream)]
+
+
+def test_lines_of_a_loop_are_written_together_ten_milliseconds_after_the_first(loop: Loop, stream: io.StringIO) -> None:
+    for name in "abc":
+        structlog.get_logger().info(name)
+    [(delay_s, write)] = loop.timers
+    assert (delay_s, lines(stream)) == (0.01, [])
+    write()
+    assert names_of(stream) == ["a", "b", "c"]
+    structlog.get_logger().debug("d")
+    assert len(loop.timers) == 2
+
+
+def other_thread() -> None:
+    thread = threading.Thread(target=structlog.get_logger().info, args=("last",), daemon=True)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda: structlog.get_logger().warning("last"),
+        lambda: structlog.get_logger().error("last"),
+        other_thread,
+        lambda: [structlog.get_logger().info("last") for _ in range(99)],
+        lambda: [structlog.get_logger().info("last"), logs.gather(None)],
+        lambda: [structlog.get_logger().info("last"), logs.configure(Log())],
+        lambda: [structlog.get_logger().info("last"), NodeLog("a@b", Log()).tail(1)],
+    ],
+    ids=["warning", "error", "thread", "hundred", "stop", "reload", "tail"],
+)
+def test_no_line_waits_longer_and_all_keep_their_order(
+    loop: Loop, stream: io.StringIO, end: Callable[[], object]
+) -> None:
+    structlog.get_logger().info("first")
+    end()
+    names = names_of(stream)
+    assert names[0] == "first" and set(names[1:]) == {"last"}
+
+
+def test_after_the_last_loop_each_line_is_written_at_once(loop: Loop, stream: io.StringIO) -> None:
+    logs.gather(None)
+    structlog.get_logger().info("one")
+    assert names_of(stream) == ["one"] and not loop.timers
+
+
+def test_a_new_configuration_gathers_the_lines_of_the_same_loop(loop: Loop, stream: io.StringIO) -> None:
+    logs.configure(Log(), stream)
+    structlog.get_logger().info("one")
+    assert len(loop.timers) == 1 and not lines(stream)
 
 
 def test_each_plain_line_begins_with_time_level_and_connection(stream: io.StringIO) -> None:
