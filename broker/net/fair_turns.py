@@ -37,6 +37,8 @@ class OutputGuard(Protocol):
 class ServedTransport(TransportPort):
     """A transport as its server uses it."""
 
+    __slots__ = ()
+
     def flush(self) -> None:
         """Write the output of the connection."""
         raise NotImplementedError

@@ -43,6 +43,13 @@ WRITES = 8  # in one turn: what one fast consumer can take before the others hav
 class Transport(asyncio.Protocol, ServedTransport):
     """The protocol of one AMQP connection on the event loop. `peer` is for sockets without an address."""
 
+    __slots__ = (
+        *("_server", "_slot", "_tls", "_peer", "_loop", "_socket", "_connection"),
+        *("_reading", "_held", "_resting", "_running", "_watched"),
+        *("_unserved", "_unserved_at", "_piece_bytes", "_slow"),
+        *("_heartbeat_s", "_sent", "_seen", "_quiet", "_beat_timer", "_hold_timer", "_end_timer"),
+    )
+
     def __init__(
         self, server: TransportHost, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
     ) -> None:
