@@ -26,7 +26,8 @@ import pyarrow as pa
 from ..file_format import schema
 from ..file_format.printable import IS, WAITS, count
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
-from .boots import Boot, Name, micros
+from .beginnings import Name, micros
+from .boots import Boot
 from .facts import BOOT, TIME, Fact, Facts, Measure, Values, group, keyed, measures, names, numbers_of
 from .reduction import HELD, WEIGHT
 from .snapshots import Window
