@@ -874,6 +874,13 @@ def test_the_store_is_compared_by_its_own_log(tmp_path: Path, name: str) -> None
         assert ledger.verdict.reasons == []
 
 
+def test_the_page_says_that_messages_are_at_risk_though_none_is_missing(tmp_path: Path) -> None:
+    restarted(tmp_path / "export", STOP, MESSAGES, **EMPTY)
+    text = document(checking.values_of(ledger_of(tmp_path / "export")))
+    assert "up to 5 confirmed persistent messages lost by restarts" in text
+    assert "every confirmed persistent message is there" not in text
+
+
 def test_lost_messages_are_listed_by_queue_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     restarted(tmp_path / "export", STOP, MESSAGES - 3)
     values = checking.values_of(ledger_of(tmp_path / "export"))

@@ -112,10 +112,13 @@ def lost(page: Page) -> Section:
 
 
 def restarts(page: Page) -> Section:
-    lost, missing = (sum(row[name] or 0 for row in page.rows("durability")) for name in ("lost", "missing"))
+    names = ("lost", "at_risk", "missing")
+    lost, at_risk, missing = (sum(row[name] or 0 for row in page.rows("durability")) for name in names)
     impact, finding = NORMAL, "every confirmed persistent message is there after each restart"
     if lost:
         impact, finding = 99, f"{count(lost, 'confirmed persistent message')} lost by restarts"
+    elif at_risk:
+        impact, finding = 99, f"up to {count(at_risk, 'confirmed persistent message')} lost by restarts"
     elif missing:
         impact, finding = 60, f"{count(missing, 'message')} of unknown fate after restarts"
     parts = page.tables(("durability", "Confirmed persistent messages"), is_open=impact > NORMAL)

@@ -94,6 +94,7 @@ def test_a_report_shows_its_verdict_lag_and_top_talkers(ui: UI, running: BrokerP
     expect(page.get_by_role("table", name="Imbalances")).to_contain_text("<b>orders</b>")
     expect(page.locator("main")).to_contain_text("It does not add up")
     expect(page.get_by_role("table", name="Durability")).to_contain_text("11")
+    expect(page.get_by_role("table", name="Durability")).to_contain_text("At risk, at most")
     expect(page.get_by_role("table", name="Lag")).to_contain_text("2.5 s")
     expect(page.get_by_role("table", name="Top talkers: users")).to_contain_text("9,876")
     with page.expect_download() as download:
