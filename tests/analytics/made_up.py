@@ -71,7 +71,7 @@ def report(name: Name = str, rows: int = 8, queues: int = 4, status: str = "imba
         },
         "totals": {**dict.fromkeys(TOTALS, 12_345), "records": 99_999},
         "conservation": conservation,
-        "durability": [{**one, "lost": 1, "missing": 1, "confirmed_before": 5} for one in about],
+        "durability": [{**one, "lost": 1, "at_risk": 1, "missing": 1, "confirmed_before": 5} for one in about],
         "timeline": timeline(name, queues, made),
         "throughput": [
             {"scope": "queue", **one, "flow": "delivered", "grain": "1s", "messages": 9, **rates} for one in about

@@ -42,7 +42,7 @@ def healthy() -> dict[str, Any]:
     well["conservation"] |= {"imbalances": [], "imbalance_count": 0, "reasons": []}
     well["conservation"]["files"]["missing"] = 0
     well["input"] |= {"skipped": {}, "missing_hours": [], "clock_jumps": []}
-    well["durability"] = [row | {"lost": 0, "missing": 0} for row in well["durability"]]
+    well["durability"] = [row | {"lost": 0, "at_risk": 0, "missing": 0} for row in well["durability"]]
     well["links"] = [row | {"missing": 0, "failures": 1} for row in well["links"]]
     well["rows"]["wrong_now"] = 0
     return well | {"reasons": [], "compared": None}
