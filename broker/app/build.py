@@ -27,6 +27,7 @@ from ..core.queues.queue import Queue
 from ..core.telemetry.log_exchange import LOG
 from ..core.vhost.node_services import Replication
 from ..core.vhost.observer import Observer
+from ..core.vhost.sharding import ShardedExchanges
 from ..operator.default_user import default_user
 from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
@@ -89,8 +90,10 @@ def build_node(
     node.numbering.next = max(node.numbering.next, store.next_queue)
     notice = QuorumNotice(node.replication)
     notice.log_restored(restored.queues)
-    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice)
+    sharded = ShardedExchanges(node.name, node.vhosts)
+    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice, sharded)
     node.start_events()
+    sharded.start()
     if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
