@@ -45,6 +45,7 @@ UNITS: dict[str, tuple[str, ...]] = {
 # The requirements of compiling, by module: mypyc, and the packages whose types the modules use.
 COMPILING = {
     "mypy": "mypy>=2.4,<3",
+    "msgspec": "msgspec>=0.19",
     "pamqp": "pamqp>=4,<5",
     "structlog": "structlog>=24.1",
     "regex-stubs": "types-regex>=2024.4.16",

@@ -61,6 +61,41 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_other_way_rou
     assert imported - set(sys.stdlib_module_names) - {"warren", *LOADERS} == needed
 
 
+def test_the_build_brings_all_third_party_modules_that_compiled_modules_import_by_way_of_others() -> None:
+    """The compiler reads their types; an environment that only builds lacks the dependencies of the broker."""
+    assignments = {
+        node.targets[0].id if isinstance(node, ast.Assign) else node.target.id: ast.unparse(node.value)
+        for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        or isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.value
+    }
+    units, brought = eval(assignments["UNITS"]), eval(assignments["COMPILING"])
+    left = [f"warren.broker.{unit}.{name.replace('/', '.')}" for unit, named in units.items() for name in named]
+    read, third = set(), set[str]()
+    while left:
+        module = left.pop()
+        path = ROOT / module.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if module in read or not path.is_file():  # a name in a module
+            continue
+        read.add(module)
+        left.append(module.rpartition(".")[0])
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                above = module.split(".")[: -node.level + (path.name == "__init__.py") or None] if node.level else []
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                imported = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            left += [name for name in imported if name.startswith("warren.")]
+            third |= {name.partition(".")[0] for name in imported} - {"warren"} - sys.stdlib_module_names
+    assert len(read) > 100
+    needed = {f"{name}-stubs" if f"{name}-stubs" in brought else name for name in third} - {"mypy_extensions"}
+    assert needed | {"mypy"} == brought.keys(), "mypy itself brings mypy_extensions"
+
+
 @pytest.mark.parametrize("extra", ["", "analytics", "postgresql", "test"])
 def test_the_image_and_the_tests_install_versions_that_are_supported_and_only_files_of_known_hashes(extra: str) -> None:
     entries = lock.requirements(ROOT / "docker" / f"requirements{extra and '-' + extra}.txt").values()

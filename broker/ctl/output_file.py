@@ -1,11 +1,19 @@
-"""Files that commands write: each keeps its former content unless all of the new one is stored."""
+"""Files that commands write: each keeps its former content unless all of the new one is stored.
+
+The new content is written to `.NAME.xxxxxxxx.new` beside it, which is locked meanwhile. One without a lock was left by
+a command that was killed.
+"""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import BinaryIO
+
+LONGEST_NAME_BYTES = 240  # of a file, so that the name of the new one is at most 255 bytes long
 
 
 @contextmanager
@@ -14,7 +22,7 @@ def replacing(name: str, private: bool = False) -> Iterator[BinaryIO]:
 
     A link is followed, as by RabbitMQ. What is no file, such as a pipe, is written directly, and so is a file in a
     folder without the right to create others, unless the new file is `private`. Then its mode is 0600, otherwise that
-    of the former file.
+    of the former file. What a killed command has left of a new file with this name is removed first.
     """
     try:
         with opened_beside(Path(name), private) as opened:
@@ -26,8 +34,6 @@ def replacing(name: str, private: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened_beside(file: Path, private: bool) -> Iterator[BinaryIO]:
-    from tempfile import mkstemp  # here: other commands do not need it
-
     place = Path(os.path.realpath(file))
     parts = Path(os.path.abspath(file)).parts
     system = parts[1:2] in (("dev",), ("proc",)) and parts[2:3] != ("shm",)  # /dev/stdout is a link to a file
@@ -37,7 +43,9 @@ def opened_beside(file: Path, private: bool) -> Iterator[BinaryIO]:
             yield opened
         return
     former = place.stat() if place.exists() else None
-    descriptor, new = mkstemp(".new", ".", place.parent)  # mode 0600: it has hashes of passwords
+    prefix = prefix_of(os.fsencode(place.name))
+    remove_left(place.parent, prefix)
+    descriptor, new = created(place.parent, prefix)
     try:
         with open(descriptor, "wb") as opened:
             yield opened
@@ -45,10 +53,47 @@ def opened_beside(file: Path, private: bool) -> Iterator[BinaryIO]:
             if not private:
                 set_mode(descriptor, former)
             os.fsync(descriptor)
-        os.replace(new, place)
+            os.replace(new, place)  # before it is closed, and so without a lock
         sync_folder(place.parent)
     finally:
         Path(new).unlink(missing_ok=True)  # there is none if it has replaced the former one
+
+
+def prefix_of(name: bytes) -> str:
+    """Return the beginning of the names of new files for the file with this name."""
+    if len(name) <= LONGEST_NAME_BYTES:
+        return f".{os.fsdecode(name)}."
+    from hashlib import sha256  # here: other commands do not need it
+
+    return f".{sha256(name).hexdigest()}."
+
+
+def created(folder: Path, prefix: str) -> tuple[int, str]:
+    """Create a file with the mode 0600, as it may have hashes of passwords; return its locked descriptor and path."""
+    from tempfile import mkstemp  # here: other commands do not need it
+
+    while True:
+        descriptor, new = mkstemp(".new", prefix, folder)
+        with suppress(OSError):  # a file system without locks: nobody removes it
+            flock(descriptor, LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, new
+        os.close(descriptor)  # another command has removed it before it was locked
+
+
+def remove_left(folder: Path, prefix: str) -> None:
+    """Remove files that `created` has made, unless their commands still run."""
+    named = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}\.new")
+    with suppress(OSError):  # the folder cannot be listed
+        for name in filter(named.fullmatch, os.listdir(folder)):
+            with suppress(OSError):  # its command runs, or it is of another user, or no file
+                descriptor = os.open(folder / name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    flock(descriptor, LOCK_EX | LOCK_NB)
+                    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                        os.unlink(folder / name)
+                finally:
+                    os.close(descriptor)
 
 
 def set_mode(descriptor: int, former: os.stat_result | None) -> None:

@@ -60,6 +60,7 @@ class Compaction:
         self._retry_at_s: dict[int, float] = {}  # by the number of a segment that could not be read or copied
         self._long: dict[int, int] = {}  # by the number of a segment, the id of a live message that is not copied
         self._removed: list[Segment] = []  # by the worker, after that batch
+        self.deleting: set[int] = set()  # segments that may be deleted already, as an error has interrupted that
         self._used: dict[int, float] = {}  # by the number of a dead segment that others use: when to try again
 
     def step(self) -> None:
@@ -103,7 +104,10 @@ class Compaction:
                     raise
                 self.undone = True
                 return  # tried again with a later batch
-            kept = disk.drop([segment.number for segment in dead])
+            numbers = [segment.number for segment in dead]
+            self.deleting.update(numbers)
+            kept = disk.drop(numbers)
+            self.deleting.difference_update(numbers)
             again_s = reader.now_s() + RETRY_S
             for segment in dead:
                 if segment.number in kept:

@@ -493,8 +493,7 @@ class Journal(port.Journal):
         self._unsynced = not sync and (self._unsynced or bool(self._changes))
         self._settled.clear()
         self._moved.clear()
-        if self._changes:
-            self._changes = []
+        self._changes = []  # not the list of the batch, even if it is empty: a worker reads that
         segment.length += len(data)
         if begins and backup is not None:
             backup.waits = False
@@ -558,8 +557,9 @@ class Journal(port.Journal):
         return self._compaction.backup
 
     def _lengths(self) -> dict[int, int]:
-        """Return the lengths of the segments by number, but for one to which nothing was written."""
-        lengths = {segment.number: segment.length for segment in self.segments.values()}
+        """Return the lengths of the segments by number, but for those that may not exist."""
+        segments, deleting = self.segments, self._compaction.deleting
+        lengths = {number: each.length for number, each in segments.items() if number not in deleting}
         if self._current.length <= log_records.SEGMENT_HEAD_BYTES:
             lengths.pop(self._current.number, None)
         return lengths

@@ -54,21 +54,29 @@ def restore(file: str, target: str, password_file: str, schema: str) -> int:
     """Restore a file, or the standard input for "-", print what was restored, and return the exit status."""
 
     def write(reader: Reader) -> str:
+        report: list[str] = []
         with emptied(target, password_file, schema) as (disk, metadata):
-            contents = read_contents(reader, disk)
-            copy_metadata(contents.definitions, metadata)
-            metadata.sync()
-            disk.commit()
-            verify_metadata(contents.definitions, metadata.load())
-            report: list[str] = []
-            recovered = verify_log(disk, contents, report)
-            disk.save_checkpoint(contents.checkpoint)  # from here on it is a store
+            written = write_store(reader, disk, metadata, report)
         for line in report:
             print(f"warren: the log was damaged before the backup: {printable(line)}", file=sys.stderr)
-        records = sum(each.sound for each in recovered.reports.values())
-        return f"restored and verified: {contents} with {records} records"
+        return f"restored and verified: {written}"
 
     return reported(file, write)
+
+
+def write_store(reader: Reader, disk: Disk, metadata: Metadata, report: list[str]) -> str:
+    """Write a backup to an empty store with the mark, verify it, and replace the mark; return what it has.
+
+    `report` gets a line for each record that was damaged before. Raises NoBackup, Unread, StorageFault, OSError.
+    """
+    contents = read_contents(reader, disk)
+    copy_metadata(contents.definitions, metadata)
+    metadata.sync()
+    disk.commit()
+    verify_metadata(contents.definitions, metadata.load())
+    recovered = verify_log(disk, contents, report)
+    disk.save_checkpoint(contents.checkpoint)  # from here on it is a store
+    return f"{contents} with {sum(each.sound for each in recovered.reports.values())} records"
 
 
 def check(file: str) -> int:

@@ -1,6 +1,6 @@
 """Makes a release in `dist/`: what `make dist` builds, for each Python that is found, the image, notes and signed sums.
 
-    python -m tools.distribution.release --key KEY [--no-image]
+    python -m tools.distribution.release --key KEY [--no-image] [--build-arg NAME=VALUE ...]
 
 The tree must be the commit, whose version CHANGELOG.md has first. `SHA256SUMS` names every file, for
 `sha256sum --check`; `SHA256SUMS.asc` is its signature by the key of gpg with this name. What cannot be made here, such
@@ -9,9 +9,11 @@ as a compiled wheel for a Python that is not installed, is said, and left out. N
 
 import argparse
 import hashlib
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.checkout import ROOT
@@ -65,14 +67,15 @@ def pythons() -> list[str]:
     return list(found.values())
 
 
-def save_image(version: str) -> None:
-    """Build the image, and save it as an archive for `docker load`. Raises CalledProcessError."""
+def save_image(version: str, arguments: Sequence[str]) -> None:
+    """Build the image with these build arguments, and save it for `docker load`. Raises CalledProcessError."""
     name, file = f"warren:{version}", DIST / f"warren-{version}-image.tar"
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "version"], capture_output=True, check=False).returncode:
         print("NOTE: no engine of Docker answers, so there is no image")
         return
-    run(docker, "build", "--quiet", "--file", "docker/Dockerfile", "--tag", name, ".")
+    given = [word for argument in arguments for word in ("--build-arg", argument)]
+    run(docker, "build", "--quiet", "--file", "docker/Dockerfile", "--tag", name, *given, ".")
     run(docker, "save", "--output", file, name)
     run("gzip", "--no-name", file)
 
@@ -106,6 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools.distribution.release")
     parser.add_argument("--key", required=True, help="the key of gpg that signs the sums")
     parser.add_argument("--no-image", action="store_true", help="leave out the image")
+    parser.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="for that of the image")
     options = parser.parse_args()
     version = str(PROJECT["version"])
     try:
@@ -115,11 +119,14 @@ def main() -> int:
             raise NotReleased("an archive or wheel lacks files or has too many: see above")
         sbom.write(DIST / "warrenmq.cdx.json")
         if not options.no_image:
-            save_image(version)
+            save_image(version, options.build_arg)
         (DIST / NOTES).write_text(text, encoding="utf-8")
         sign(write_sums(DIST), options.key)
     except NotReleased as error:
         print(f"release: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"release: this failed, as it says above: {shlex.join(map(str, error.cmd))}", file=sys.stderr)
         return 1
     print(f"Warren {version} is in {DIST.relative_to(ROOT)}/; `make dist-check` tries its wheels")
     return 0

@@ -2,7 +2,9 @@
 
 from random import Random
 
+from tests.faults.simulation.metadata import rows_of
 from warren.broker.core.metadata.records import Change, Definitions, Record, StoredExchange, StoredQueue, StoredVHost
+from warren.broker.storage.metadata import RowsOfMoment
 
 LISTS = {
     "StoredVHost": ("vhosts", ("name",)),
@@ -54,3 +56,6 @@ class MemoryDefinitions:
         for (kind, *_), record in self._records.items():
             getattr(loaded, LISTS[kind][0]).append(record)
         return loaded
+
+    def moment(self) -> RowsOfMoment:
+        return rows_of(self.load())

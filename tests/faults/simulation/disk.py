@@ -21,6 +21,7 @@ from os import strerror
 from random import Random
 
 from warren.broker.core.messages.journal_port import FULL
+from warren.broker.storage.disk import Disk
 from warren.broker.storage.folder_disk import File, FileDisk
 
 SECTOR = 512
@@ -196,6 +197,7 @@ class SimulatedDisk(FileDisk):
     """A simulated disk.
 
     limit_bytes  the total size that all files may have; None for no limit
+    errors       count of the calls that failed as `before` has raised an error
     stopped      the process has ended in a call
     torn         that call was a write, of which a part is in the file
     """
@@ -205,6 +207,7 @@ class SimulatedDisk(FileDisk):
         self.random = random
         self.limit_bytes = limit_bytes
         self.before: Callable[[str, str], None] | None = None
+        self.errors = 0
         self.stopped = self.torn = False
         self._inodes: dict[str, Inode] = {}
         # By name, its inodes since the folder was synced, first the certain one.
@@ -220,6 +223,7 @@ class SimulatedDisk(FileDisk):
                 self.stopped = True
                 raise
             except OSError as error:
+                self.errors += 1
                 if what in ("sync", "sync_folder") and error.errno in FULL:  # like the files of a real disk
                     raise OSError(EIO, "not synced", name) from error
                 raise
@@ -261,6 +265,9 @@ class SimulatedDisk(FileDisk):
     def sync_folder(self) -> None:
         self.call("sync_folder", "")
         self._meant = {}
+
+    def reader(self) -> Disk:
+        return SimulatedReader(self)
 
     def free_bytes(self) -> int:
         return 1 << 40 if self.limit_bytes is None else max(0, self.limit_bytes - self.used_bytes)
@@ -304,3 +311,15 @@ class SimulatedDisk(FileDisk):
             if inode is not None:
                 other._inodes[name] = inode.after_power_loss(random)
         return other
+
+
+class SimulatedReader(FileDisk):
+    """The same files for another thread, which only reads."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        super().__init__()
+        self._disk = disk
+
+    def open(self, name: str, create: bool) -> File:
+        assert not create
+        return self._disk.open(name, False)

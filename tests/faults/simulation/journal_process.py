@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+from tests.faults.simulation.backups import Backup
 from tests.faults.simulation.disk import SimulatedDisk, Stopped
 from tests.faults.simulation.metadata import MemoryMetadata
 from tests.faults.simulation.model import (
@@ -32,6 +33,7 @@ from warren.broker.core.messages.journal_port import EXHAUSTED, RecoveredQueue
 from warren.broker.core.messages.message import Message, RoutingAddress
 from warren.broker.core.metadata.records import Change, StoredQueue
 from warren.broker.storage import compaction, segment_reader
+from warren.broker.storage.archive import NoBackup
 from warren.broker.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ SEGMENT_BYTES = (300, 1000, 3000, 10_000, 50_000)
 SLICE_BYTES = (200, 1000, 1 << 18)
 READING = ("open", "read")  # calls of the loop
 READ_ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, *EXHAUSTED)
+BACKING_UP = 0.25  # the share of worlds that take backups
 ADDRESSES = (("", "q"), ("amq.topic", "a.b"), ("x" * 255, "\udcff" * 255), ("", ""))
 
 
@@ -60,6 +63,8 @@ class World:
         self.commits: list[LongCommit] = []  # of the last process
         self.segment_bytes = self.random.choice(SEGMENT_BYTES)
         self.trace: list[str] = []
+        own = Random(f"backups {seed}")  # of its own, so that other worlds stay as they are
+        self.backups = own if own.random() < BACKING_UP else None
         # Chosen once for all processes.
         compaction.SLICE_BYTES = self.random.choice(SLICE_BYTES)
         segment_reader.READ_BYTES = self.random.choice(SLICE_BYTES)
@@ -108,6 +113,8 @@ class JournalProcess:
         self._quiet = False  # the loop does nothing any more
         self._failing = 0.0  # the probability that a read of the loop fails
         self._short = 0.0  # and that there is no descriptor for a call of the worker
+        self._backup: Backup | None = None  # under way
+        self._errors = 0  # of the disk, when it began
 
     def trace(self, line: str) -> None:
         self.world.trace.append(line)
@@ -226,10 +233,18 @@ class JournalProcess:
         self._quiet = True
         self._failing = self._short = 0.0
         self.workers.finish()
+        while self._backup is not None:
+            self._read_backup(self._backup)
+            self.workers.finish()
         self.journal.close()
         self.world.metadata.sync()  # as closing the store does
         self.workers.synced = self.journal.durable
         self.trace(f"closed at {self.journal.durable}")
+
+    def leave(self) -> None:
+        """Note that the process has ended."""
+        if self._backup is not None:
+            self._backup.leave()
 
     def forget_unsynced(self, power: bool) -> None:
         """Forget declarations that a power cut may have lost, as no durable message depends on them."""
@@ -273,6 +288,8 @@ class JournalProcess:
             return
         weights = [weight for weight, _ in kinds]
         self.random.choices(kinds, weights)[0][1](alive)
+        if self.world.backups is not None:
+            self._back_up(self.world.backups)
 
     def _declare(self, alive: list[Queue]) -> None:
         if len(alive) < QUEUES:
@@ -464,6 +481,52 @@ class JournalProcess:
         """Take descriptors from the system, or return them."""
         self._short = self.random.choice((0.0, 0.0, 0.1, 0.5))
         self.trace(f"no descriptor in {self._short} of all cases")
+
+    # Backups
+
+    def _back_up(self, random: Random) -> None:
+        """Begin a backup now and then, and read it while the process works."""
+        if self._backup is None:
+            if random.random() < 0.1:
+                self.trace("a backup begins")
+                self._backup, self._errors = Backup(self.journal), self.world.disk.errors
+        elif self._backup.begun and random.random() < 0.7:
+            self._read_backup(self._backup)
+
+    def _read_backup(self, backup: Backup) -> None:
+        assert self.journal.durable >= self.workers.moment, "its moment is not durable"
+        backup.read()
+        if backup.ended:
+            self._backup = None
+            self._check_backup(backup, self.workers.moment)
+
+    def _check_backup(self, backup: Backup, moment: int) -> None:
+        """Compare what a backup has with all that the batches up to its moment have stored, and nothing later."""
+        world, report = self.world, list[str]()
+        assert world.backups is not None
+        try:
+            disk, metadata = backup.restored(world.backups, MemoryMetadata, report)
+        except NoBackup as fault:
+            assert backup.lost or world.disk.errors > self._errors, f"a backup was given up: {fault}"
+            self.trace(f"a backup was given up: {fault}")
+            return
+        self.trace(f"a backup of {moment}")
+        journal = Journal(disk, cast("Metadata", metadata), world.segment_bytes)
+        found = journal.recover(set(metadata.queues), metadata.highest)
+        news = [line for line in [*report, *journal.report] if line not in self.journal.report]
+        assert not news, f"damage in a backup: {news}"
+        there = [each for each in world.queues.values() if each.declared <= moment < (each.deleted or NEVER)]
+        assert metadata.queues == {queue.number for queue in there}, (
+            f"a backup of {moment} has queues {metadata.queues}"
+        )
+        assert found.keys() <= metadata.queues
+        for queue in there:
+            messages = journal.read_all(list(found.get(queue.number) or ()), queue.number)
+            entries = [each for each in queue.entries if each.appended <= moment < (each.settled or NEVER)]
+            numbers = [world.numbers[content(message)] if message is not None else -1 for message in messages]
+            assert numbers == [entry.number for entry in entries], f"queue {queue.number} of a backup of {moment}"
+            for entry, message in zip(entries, messages, strict=True):
+                check_attempts(entry, attempts_of(message), moment) if message is not None else None
 
     # Group commit
 

@@ -3,12 +3,17 @@
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from warren.broker.core.metadata.records import Change, StoredQueue
+from warren.broker.core.metadata.records import Change, Definitions, StoredQueue, StoredVHost
 from warren.broker.storage.disk import Disk
 from warren.broker.storage.journal import SEGMENT_BYTES, Journal
+from warren.broker.storage.metadata import HIGHEST, TABLES, RowsOfMoment, cells_of
+from warren.broker.storage.postgresql.disk import RowsInMemory
 
 if TYPE_CHECKING:
     from warren.broker.storage.metadata import Metadata
+
+
+VHOST = StoredVHost("/")  # a broker has at least one
 
 
 class MemoryMetadata:
@@ -24,12 +29,20 @@ class MemoryMetadata:
     def apply(self, changes: list[Change]) -> None:
         self._since.append((set(self.queues), self.highest))
         for change in changes:
-            assert isinstance(change.record, StoredQueue)
-            if change.put:
+            if not isinstance(change.record, StoredQueue):
+                assert isinstance(change.record, StoredVHost)
+            elif change.put:
                 self.queues.add(change.record.number)
                 self.highest = max(self.highest, change.record.number)
             else:
                 self.queues.discard(change.record.number)
+
+    def load(self) -> Definitions:
+        queues = [StoredQueue("/", f"q{number}", number, False, b"") for number in sorted(self.queues)]
+        return Definitions(vhosts=[VHOST], queues=queues, next_queue=self.highest + 1)
+
+    def moment(self) -> RowsOfMoment:
+        return rows_of(self.load())
 
     def sync(self) -> None:
         self._since = []
@@ -38,6 +51,13 @@ class MemoryMetadata:
         """Lose any number of the last transactions."""
         self.queues, self.highest = random.choice([*self._since, (self.queues, self.highest)])
         self._since = []
+
+
+def rows_of(definitions: Definitions) -> RowsOfMoment:
+    """Return the rows of a table with these records."""
+    records = [change.record for change in definitions.changes()]
+    rows = [(TABLES[type(record)][0], cells_of(record, record.__slots__)) for record in records]
+    return RowsInMemory([*rows, (HIGHEST, str(definitions.next_queue - 1))])
 
 
 def journal_on(disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> Journal:

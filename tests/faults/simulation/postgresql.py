@@ -266,9 +266,27 @@ class SimulatedDatabase(Database):
     def records(self) -> list[tuple[str, str]]:
         return [(kind, text) for (kind, _), text in self.server.state.records.items()]
 
+    def another(self) -> Database:
+        return OtherSessions(self)
+
+    def moment(self, first: int) -> tuple[dict[int, int], bytes, list[tuple[str, str]]]:
+        lengths = {number: length for number, length in self.segments().items() if number >= first}
+        return lengths, self.server.state.checkpoint or b"", self.records()
+
     def read(self, number: int, offset: int, count: int) -> bytes:
         self.call("read")
         return self.server.state.segments.get(number, b"")[offset : offset + count]
+
+
+class OtherSessions(SimulatedDatabase):
+    """Sessions of another thread of the same process, which reads."""
+
+    def __init__(self, owner: SimulatedDatabase) -> None:
+        super().__init__(owner.server)
+        self._owner = owner
+
+    def call(self, what: str) -> None:
+        self._owner.call(what)
 
 
 class SimulatedTransactions(Transactions):

@@ -1,7 +1,8 @@
 """Durable messages are not lost and durably settled ones do not return, whenever the machine stops.
 
 Each seed is a few processes with a journal, with kills, power cuts, failing and full disks in between, in recoveries
-too. `make sim` runs 10,000 seeds (seeds.py).
+too. Some worlds take backups, each of which has all that was stored at its moment, and nothing else. `make sim` runs
+10,000 seeds (seeds.py).
 """
 
 import errno
@@ -71,6 +72,7 @@ def live(world: World, durable: int, end: str) -> int:
         assert end.startswith("stopped")
     except OSError as error:
         assert error.errno == errno.EIO and failure is not None, "only a failed write or sync ends a node"
+    process.leave()
     durable = process.journal.durable
     power = end in ("power", "stopped without power", "close") or failure is not None and random.random() < 0.5
     world.trace.append(f"end by {end}, {durable} durable, {process.workers.synced} synced")

@@ -185,4 +185,5 @@ def test_stops_and_takeovers_at_any_moment_with_more_seeds(world: World) -> None
 
 def stop_at_any_moment(world: World) -> None:
     assert isinstance(world.disk, SimulatedDisk) and isinstance(world.disk.random, Random)
+    world.backups = None  # whole brokers take those of a server
     simulate(world, SimulatedServer(world.random, world.trace.append))

@@ -16,6 +16,7 @@ class Workers:
     """The workers of one journal.
 
     synced     the last batch up to which all is safe from a power cut
+    moment     the last batch with the moment of a backup at its end
     committed  called after the journal was notified of a batch
     delayed    called with the error when a batch is to be tried again
     active     a worker is in a call to the disk, and the loop is not
@@ -29,7 +30,7 @@ class Workers:
         committed: Callable[[], None],
         delayed: Callable[[OSError], None],
     ) -> None:
-        self.synced = 0
+        self.synced = self.moment = 0
         self.active = False
         self._journal = journal
         self._random = random
@@ -78,6 +79,8 @@ class Workers:
         if batch is not None:
             self._trace(f"seal {batch.number}")
             self._sealed = batch.number
+            if batch.moment is not None:
+                self.moment = batch.number
             self._unwritten.append(batch)
             self._outstanding.append(batch)
             assert len(self._outstanding) <= self._journal.in_flight, "too many batches are outstanding"

@@ -171,6 +171,50 @@ def test_no_segment_of_the_moment_is_deleted_before_the_end_and_later_ones_are(s
     assert bodies_in(tmp_path / "new") == {QUEUE: BODIES}
 
 
+def test_a_change_after_the_batch_of_the_moment_was_sealed_is_in_no_backup(stored: Stored, tmp_path: Path) -> None:
+    """A worker writes the batch later, whose list of changes is empty."""
+    backup = stored.journal.backup(lambda: None)
+    assert isinstance(backup, Backup)
+    batch = stored.journal.seal()
+    assert batch is not None
+    stored.journal.change(Change(True, StoredQueue("vhost", "new", 4, False, b"")))
+    batch.write()
+    batch.sync()
+    stored.journal.committed(batch.number)
+    file = written(backup, tmp_path / "backup.tar")
+    assert b'"new"' not in file.read_bytes()
+
+
+def test_segments_that_may_be_deleted_already_are_in_no_backup(
+    stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for id_ in stored.store(*BODIES):
+        stored.journal.settle(QUEUE, id_)
+    stored.journal.append([QUEUE], [new_message(b"x")])
+    batch, disk = stored.journal.seal(), stored.journal.disk
+    assert batch is not None and batch.after is not None
+    batch.write()
+    drop = disk.drop
+
+    def interrupted(numbers: list[int]) -> list[int]:
+        drop(numbers[:1])
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def full(data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "drop", interrupted)
+        with pytest.raises(OSError):
+            batch.sync()
+        patched.setattr(disk, "save_checkpoint", full)
+        batch.sync()
+    stored.journal.committed(batch.number)
+    written(stored.begun(), tmp_path / "backup.tar")
+    assert run("restore", tmp_path / "backup.tar", "--data", tmp_path / "new") == 0
+    assert bodies_in(tmp_path / "new") == {QUEUE: [b"x"]}
+
+
 def test_a_moment_waits_for_a_checkpoint_that_is_being_written(stored: Stored, tmp_path: Path) -> None:
     """Otherwise the checkpoint could be that of before, and segments be missing that it has with messages."""
     for id_ in stored.store(*BODIES):

@@ -1,10 +1,12 @@
 """`warrenctl backup` of a broker in a process of its own, and the end of it by kills and full disks."""
 
 import os
+import re
 import select
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +103,22 @@ def test_a_killed_command_leaves_the_former_backup(broker: BrokerProcess, tmp_pa
     process.wait()
     until(lambda: len(broker.events("backup_ended")) > ended)
     assert file.read_bytes() == b"former" or run("restore", "--check", str(file)).returncode == 0
+
+
+KILLED = "import os, signal; os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def test_the_next_backup_removes_what_a_killed_command_has_left(broker: BrokerProcess, tmp_path: Path) -> None:
+    file, others = tmp_path / "backup.tar", [tmp_path / f".{name}.abcdefgh.new" for name in ("backup.tar.old", "other")]
+    line = ["--data", socket_of(broker), "backup", str(file)]
+    killed = [sys.executable, "-c", f"{KILLED}; from {WARRENCTL}.main import main; main()", *line]
+    assert subprocess.run(killed, capture_output=True).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert re.fullmatch(r"\.backup\.tar\.[a-z0-9_]{8}\.new", left.name) and left.stat().st_size > MESSAGES * LONG
+    for other in others:
+        other.touch()
+    assert broker.warrenctl(*line[2:]).returncode == 0
+    assert sorted(tmp_path.iterdir()) == sorted([file, *others])
 
 
 def test_a_full_disk_leaves_the_former_backup(broker: BrokerProcess, tmp_path: Path) -> None:

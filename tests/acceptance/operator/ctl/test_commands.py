@@ -15,6 +15,7 @@ import pika
 import pytest
 
 from tests.support.warrenctl import Controlled, Ready, RunWith, Told, Warrenctl, broker_process, parameters
+from warren.broker.ctl import output_file
 from warren.broker.ctl.commands import COMMANDS
 from warren.broker.ctl.missing_commands import ROWS
 from warren.broker.ctl.output_file import replacing
@@ -164,6 +165,47 @@ def test_an_interrupted_export_leaves_no_file(monkeypatch: pytest.MonkeyPatch, f
         with pytest.raises(error):
             write(file, "{}")
         assert file.read_text() == "former" and list(Path(made).iterdir()) == [file]
+
+
+@pytest.mark.parametrize("name", ["definitions.json", "[a]*", "n" * 255, "\N{CHERRIES}" * 61])
+def test_what_killed_commands_have_left_is_removed_and_new_files_in_use_are_not(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    with replacing(str(file)) as opened:
+        (first,) = tmp_path.iterdir()
+        left, pipe = (first.with_name(f"{first.name[:-12]}{end}.new") for end in ("1234_abc", "abcdefgh"))
+        left.touch()
+        os.mkfifo(pipe)
+        write(file, "another")
+        assert sorted(tmp_path.iterdir()) == sorted([first, pipe, file]) and file.read_text() == "another"
+        opened.write(b"first")
+    assert sorted(tmp_path.iterdir()) == sorted([pipe, file]) and file.read_text() == "first"
+
+
+def test_a_new_file_that_another_command_has_removed_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another command may take a file for one of a killed command before it is locked."""
+    removed: list[Path] = []
+
+    def flock(descriptor: int, _: int) -> None:
+        if not removed:
+            removed.extend(tmp_path.iterdir())
+            removed[0].unlink()
+
+    monkeypatch.setattr(output_file, "flock", flock)
+    write(tmp_path / "file", "{}")
+    assert removed and [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_system_without_locks_takes_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def flock(descriptor: int, _: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(output_file, "flock", flock)
+    left = tmp_path / ".file.abcdefgh.new"
+    left.touch()
+    write(tmp_path / "file", "{}")
+    assert sorted(tmp_path.iterdir()) == [left, tmp_path / "file"]
 
 
 def test_a_file_in_use_is_named_so(warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pamqp.commands import Connection, Exchange, Queue
 
 from tests.faults.simulation.brokers import features
 from tests.faults.simulation.brokers.accounts import check_accounts
+from tests.faults.simulation.brokers.backups import TakenBackup
 from tests.faults.simulation.brokers.broker import Broker, Exited, Process, task_done
 from tests.faults.simulation.brokers.clients import Consumer, Operator, Peer, Publisher, Transactor
 from tests.faults.simulation.brokers.exported import Boot, check_exports
@@ -48,6 +49,7 @@ BOUND_S = 5.0  # until all links have bound a queue that was declared again
 REPAIRED_S = 12.0  # after the repair, links have noticed that their connections were lost
 CALM_S = 3.0  # longer than links take to connect again, and to notice what they lack
 EXPORTING = 0.15  # the share of worlds in which all brokers export
+BACKING_UP = 0.15  # that of worlds that take backups
 REMOTE = 0.2  # and of those in which their stores are on PostgreSQL
 NOTICED_S = 8.0  # within which a broker notices that its store does not answer
 TURNS = 200_000  # of a run; more would be a loop without an end
@@ -134,6 +136,10 @@ class World:
         if self.feature is not None and self.feature.name == "policies":
             for _ in range(random.choice((3, 10))):
                 steps.insert(random.randrange(len(steps) + 1), Step("tune", random.getrandbits(32)))
+        backing_up = Random(f"backups {seed}")  # likewise
+        if backing_up.random() < BACKING_UP:
+            for _ in range(backing_up.choice((1, 3, 6))):
+                steps.insert(backing_up.randrange(len(steps) + 1), Step("back_up", backing_up.getrandbits(32)))
         self.steps = [(number, steps[number]) for number in (range(len(steps)) if kept is None else kept)]
         self.prefetch = random.choice((1, 3, 20))
         self.random = Random(random.getrandbits(64))
@@ -148,6 +154,7 @@ class World:
             store = RemoteStore(remote_random, lambda: self.time.now_s, self.note, not exporting) if remote else None
             self.brokers[name] = Broker(name, self.random, self.network, self.note, self.exports, store)
         self.boots: list[Boot] = []
+        self._backups: list[TakenBackup] = []  # under way
         self._ending = False  # processes that end are not started again
         self.publishers: dict[str, Publisher] = {}
         self.consumers: dict[str, Consumer] = {}
@@ -386,12 +393,17 @@ class World:
         self.peers.append(peer)
         return peer
 
-    def connect(self, name: str) -> None:
-        """Connect the clients of a broker that are not connected."""
+    def _places(self, name: str) -> dict[str, str]:
+        """Return by queue of a broker the place of its copies."""
         places = {queue: f"{queue}@{name}" for queue in self.queues}
         places |= {QUEUE: QUEUE, "dead": f"timed@{name}"}
         if self.feature is not None:
             places |= dict.fromkeys(self.feature.queues, f"{self.feature.place}@{name}")
+        return places
+
+    def connect(self, name: str) -> None:
+        """Connect the clients of a broker that are not connected."""
+        places = self._places(name)
         with suppress(ConnectionRefusedError):
             if name not in self.publishers or not self.publishers[name].connected:
                 self.publishers[name] = self._peer(Publisher, name)
@@ -760,6 +772,32 @@ class World:
         elif any(each.name == EXTRA for each in policies.all("/")):
             self._act(process, lambda: policies.clear("/", EXTRA))
 
+    def step_back_up(self, random: Random) -> None:
+        """Take a backup of a broker, which is read while everything goes on."""
+        process = self.process(self._any(random))
+        if process is None or process.stopping or process.store.journal.backing_up or not process.owns_store:
+            return
+        self.look()
+        self.note(f"a backup of {process.broker.name} begins")
+        backup = TakenBackup(process, self.model, random)
+        self._backups.append(backup)
+        self._read_backup(backup)
+
+    def _read_backup(self, backup: TakenBackup) -> None:
+        process = backup.process
+        if process.ended or process.loop.dead:
+            self._backups.remove(backup)
+            backup.leave()
+            return
+        self._act(process, backup.read)
+        if not backup.ended:
+            self.later(backup.random.choice((0.0, 0.001, 0.05)), lambda: self._read_backup(backup))
+            return
+        self._backups.remove(backup)
+        name = process.broker.name
+        lasting = {*self.queues} - {"sink"} if self.model.deleted else {*self.queues}
+        self.note(f"a backup of {name} {backup.check(self._places(name), lasting)}")
+
     def _act(self, process: Process, change: Callable[[], object]) -> None:
         """Make a change as an operator. It may read messages, at which the process may be killed."""
         with suppress(Stopped):
@@ -802,6 +840,7 @@ class World:
         while waiting := self._waiting():
             assert self.time.now_s < end_s, f"without an answer: {', '.join(waiting)}"
             self.run(0.2)
+        self.run_until(lambda: not self._backups, QUIET_S, "all backups have ended")
         self.look()
         if any(process.remote is not None for _, process in self.serving()):
             # A worker that waits for another one tries again after a second here, so links may take long to start.
