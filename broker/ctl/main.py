@@ -230,7 +230,7 @@ def run(line: list[str]) -> int:
     elif call.command == "ping" and call.text("url").startswith("amqp:"):
         from .amqp_ping import ping
 
-        return ping(call.text("url"))
+        return ping(call.text("url"), call.text("password-file"))
     else:
         Run(call).perform()
     return 0
