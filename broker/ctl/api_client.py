@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from struct import Struct
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -29,6 +30,7 @@ NO_PASSWORD = (
     " or type it at a terminal"
 )
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
+CREDENTIALS = Struct("3i")  # process, user and group at the other end of a unix socket
 EMPTY: Mapping[str, str] = {}
 
 
@@ -163,6 +165,10 @@ class API:
             if isinstance(error, TimeoutError):
                 raise
 
+    def server_pid(self) -> int | None:
+        """Return the process id of the node, or None if it may be on another machine."""
+        return None
+
     def _target(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
         target = self._prefix + "/".join(quote(segment, safe="", errors="surrogateescape") for segment in path)
         return f"{target}?{urlencode(query)}" if query else target
@@ -252,6 +258,14 @@ class LocalAPI(API):
         self.address = str((folder / NAME).absolute())
         self._prefix, self._authorization = "/api/", ""
         self._begin(UnixConnection(folder, timeout_s), timeout_s)
+
+    def server_pid(self) -> int | None:
+        """Return the process id of the node, once it has answered; None if it is in a container or not on Linux."""
+        connected: socket.socket | None = self._connection.sock
+        if connected is None or not hasattr(socket, "SO_PEERCRED"):
+            return None
+        pid, _, _ = CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+        return int(pid) or None
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -61,9 +61,9 @@ NODES("ping: Checks that the node answers", "Will ping {node}. Timeout: {timeout
 NODES("await_startup: Waits for the node to start", timeout_s=300.0)
 NODES("wait [--pid <pid>] [<pidfile>]: Waits for the node of a process to start", timeout_s=10.0)
 NODES.local("stop [--idempotent] [<pidfile>]: "
-            "Stops the node and waits for that, and for the end of the process in the pid file",
+            "Stops the node, and waits for the end of its process and of that in the pid file",
             "Stopping and halting node {node} ...", send("POST", "warren/shutdown"))
-NODES.local("shutdown [--wait] [--no-wait]: Stops the node and waits for that",
+NODES.local("shutdown [--wait] [--no-wait]: Stops the node, and waits for the end of its process",
             "Shutting down RabbitMQ node {node} ...", send("POST", "warren/shutdown"))
 NODES.local("stop_app: Disconnects AMQP clients and accepts none", "Stopping rabbit application on node {node} ...",
             send("PUT", "warren/application", state="stopped"))
