@@ -156,7 +156,7 @@ async def open_store(
         lost(error)
         return CONFIRMED_LOST
     except (StorageFault, OSError, ValueError, MemoryError) as error:
-        data = "" if config.storage.url else config.data_dir
+        data = "" if config.storage.url else str(folder.path)
         reason = file_error(error, data) if isinstance(error, OSError) else str(error)
         reason = NO_MEMORY if isinstance(error, MemoryError) else reason
         log.error("cannot_open_data", data=data, reason=reason)

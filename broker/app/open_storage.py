@@ -48,7 +48,7 @@ class Store:
         if remote is not None:
             self._disk, self.metadata = remote.open(config.storage.retry_s)
         else:
-            folder = Path(config.data_dir)
+            folder = Path(config.data_dir).absolute()  # as errors show it
             durable = config.sync == "fsync"
             self.metadata = SQLiteMetadata(folder / "meta.sqlite", durable)
             self._disk = FolderDisk(folder / "log", durable)
