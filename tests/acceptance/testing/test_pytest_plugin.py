@@ -288,3 +288,18 @@ def test_the_same_tests_with_another_broker_skip_what_it_cannot_do(
     assert "4 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
     assert f"kill needs a broker that the tests have started, and that at 127.0.0.1:{broker.port}" in ran.stdout
     assert len(set(re.findall(r"USED (\S+)", ran.stdout))) == 2
+
+
+def test_a_project_can_leave_the_plugin_out(project: ForeignProject) -> None:
+    project.write("pytest.ini", "[pytest]\naddopts = -p no:warren\n")
+    project.write("test_it.py", "def test_one():\n    pass\ndef test_two(amqp_url):\n    pass\n")
+    project.write(
+        "conftest.py",
+        "import sys\n"
+        "def pytest_unconfigure():\n"
+        "    print('IMPORTED', sorted(name for name in sys.modules if name.startswith('warren')))\n",
+    )
+    ran = project.pytest("-q", "-s")
+    assert "1 passed, 1 error" in ran.stdout and "fixture 'amqp_url' not found" in ran.stdout, ran.stdout
+    assert "IMPORTED []" in ran.stdout
+    assert "unrecognized arguments: --amqp-url" in project.pytest("--amqp-url", "amqp://localhost").stderr
