@@ -303,3 +303,21 @@ def test_a_project_can_leave_the_plugin_out(project: ForeignProject) -> None:
     assert "1 passed, 1 error" in ran.stdout and "fixture 'amqp_url' not found" in ran.stdout, ran.stdout
     assert "IMPORTED []" in ran.stdout
     assert "unrecognized arguments: --amqp-url" in project.pytest("--amqp-url", "amqp://localhost").stderr
+
+
+def test_a_failure_with_a_broker_that_is_there_names_the_keys_that_it_lacks(project: ForeignProject) -> None:
+    project.write(
+        "conftest.py",
+        """
+import pytest
+@pytest.fixture(scope="session")
+def amqp_broker_config():
+    return {"max_message_size": 1, "heartbeat": 10}
+""",
+    )
+    project.write("test_it.py", "def test_one(amqp_url):\n    assert False\n")
+    says = "--amqp-url: the broker there does not have the keys of amqp_broker_config: max_message_size, heartbeat"
+    with Broker() as broker:
+        ran = project.pytest("--amqp-url", broker.url, "--amqp-http-url", broker.http_url)
+    assert "1 failed" in ran.stdout and says in ran.stdout, ran.stdout
+    assert says not in project.pytest().stdout
