@@ -4,6 +4,8 @@ import base64
 import os
 import platform
 from collections.abc import Iterable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -14,6 +16,7 @@ from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
 from ..core.definitions.definition_recorder import DefinitionRecorder
 from ..core.definitions.restore import restore
+from ..core.exchanges.exchange import Exchange
 from ..core.exchanges.exchange_context import RecoveredMessages
 from ..core.exchanges.exchange_type import Registry
 from ..core.messages.clock import Clock
@@ -75,6 +78,7 @@ def build_node(
         for change in definitions.changes():
             store.journal.change(change)
     restored = restore(node, definitions)
+    store.name_queues(partial(name_of, node))
     # After the restoration, because limits apply only to new objects.
     node.limits.queues = config.cluster_queue_limit
     node.limits.exchanges = config.cluster_exchange_limit
@@ -205,3 +209,12 @@ class QuorumNotice(Observer):
             self._logged = True
             facts = {"queue": queue.name, "vhost": queue.vhost, "guarantee": status.guarantee}
             log.warning("quorum_queue_not_replicated", **facts, means=MEANS)
+
+
+def name_of(node: Node, number: int) -> str:
+    """Return the queue or exchange with this number in the journal, for the operator, or an empty text."""
+    for vhost in node.vhosts.values():
+        for each in chain[Queue | Exchange](vhost.queues.values(), vhost.exchanges.values()):
+            if each.number == number:
+                return str(each)
+    return ""

@@ -186,7 +186,9 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "connection_closed": _closing(),
     "connection_lost": _closing(),
     "handshake_timeout": _closing("handshake timeout"),
-    "bad_header": lambda fields: f"{_closing()(fields)}:\nbad header {fields.get('header')}",
+    "bad_header": lambda fields: (
+        f"{_closing()(fields)}" + ("" if fields.get("reason") else f":\nbad header {fields.get('header')}")
+    ),
     "login_refused": lambda fields: (
         f"Error on AMQP connection {fields.get('process')} {_connection(fields)}:\n{fields.get('reason')}"
     ),
