@@ -101,6 +101,12 @@ def test_a_shard_that_is_refused_is_reported_once_and_the_others_are_made(
     assert bound(vhost, "x") == [shard(broker.node, "x", number) for number in (1, 2)]
     (line,) = reports
     assert line[:2] == ("shards_refused", "warning") and "cannot obtain exclusive access" in str(line[2]["reason"])
+    vhost.delete_queue(vhost.queues[shard(broker.node, "x")])
+    broker.node.limits.set_vhost("/", {"max-queues": -1})
+    broker.node.policies.clear("/", "p")
+    broker.node.policies.set("/", "p", "^x$", {"shards-per-node": 5})
+    broker.settle()
+    assert len(bound(vhost, "x")) == 5 and len(reports) == 1, "they are tried again when the policy is set anew"
 
 
 def test_a_shard_with_a_name_that_no_queue_can_have_is_refused(
