@@ -32,6 +32,7 @@ from ..core.vhost.node_services import Replication
 from ..core.vhost.observer import Observer
 from ..core.vhost.sharding import ShardedExchanges
 from ..operator.default_user import default_user
+from ..operator.vhost_defaults import VHostDefaults
 from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
 from ..stable_hash import stable_hash
@@ -70,7 +71,8 @@ def build_node(
     if config.log.exchange:
         node.system_exchanges.append(LOG)
     definitions = store.definitions or Definitions()
-    if definitions.empty and not config.load_definitions:
+    begins = definitions.empty and not config.load_definitions
+    if begins:
         user = default_user(config, logs.report)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
@@ -98,6 +100,9 @@ def build_node(
     node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice, sharded)
     node.start_events()
     sharded.start()
+    node.give_defaults = VHostDefaults(config, node, logs.report).apply
+    if begins:
+        node.give_defaults(config.default_vhost)
     if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for

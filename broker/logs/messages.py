@@ -252,6 +252,7 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
         "messages of the exchange '{exchange}' are dropped: they come faster than its queues take them, or the disk is"
         " full"
     ),
+    "vhost_default_refused": "the new virtual host '{vhost}' lacks the default '{name}' of the configuration: {reason}",
     "shards_refused": "the exchange '{exchange}' in vhost '{vhost}' lacks shards of its policy: {reason}",
     "log_damaged": _sentence("the journal is damaged", "what"),
     "cannot_read_log": _sentence("the journal cannot be read", "what"),
