@@ -99,12 +99,12 @@ class Log:
             self._enter(number, queues, row)
         return number
 
-    def dead_letter(self, number: int, queue: str, *targets: str, reason: str = "rejected") -> int:
-        """Dead-letter a message. Returns the number of the copy, which enters `targets`."""
+    def dead_letter(self, number: int, queue: str, *targets: str, reason: str = "rejected", why: str = "") -> int:
+        """Dead-letter a message. Returns the number of the copy, which enters `targets`, or is dropped for a reason."""
         self._take(number, queue)
         self.event(schema.DEAD_LETTER, number, queue=queue, reason=reason)
         if not targets:
-            self.event(schema.UNROUTED, number, queue=queue, exchange="dead", routing_key="key")
+            self.event(schema.UNROUTED, number, queue=queue, exchange="dead", routing_key="key", reason=why)
         self.declare(*targets)
         copy = self._new()
         born, first_queue = self._first[copy] = self._first.get(number, (self._born[number], queue))

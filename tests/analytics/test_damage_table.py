@@ -625,6 +625,114 @@ def test_brokers_that_are_killed_soon_after_each_other_are_linked_in_their_order
     assert pairs == [("a1", "a2", 0, 0), ("a2", "a3", 0, 0)]
 
 
+# The data folder is restored
+
+
+# The boot before by the state of the node and the last boot that has a log; then the lost messages, and those at risk.
+RESTORED = {
+    "the state is there": ("b3", "b3", (100, 100)),
+    "the state is lost": (None, "b3", (0, 100)),
+    "the state is restored, too": ("b1", "b3", (0, 100)),
+    "the last boot has no record": ("b3", "b2", (0, 100)),
+}
+
+
+@pytest.mark.parametrize("name", RESTORED)
+def test_a_backup_that_is_older_than_the_boot_before_loses_what_came_after_it(tmp_path: Path, name: str) -> None:
+    """The first boot has 5 messages, and the backup is made after it; the second one confirms 100 messages."""
+    state, last, counts = RESTORED[name]
+    logs: dict[str, Log] = {}
+    for number, (boot_id, come) in enumerate({"b1": 5, "b2": 100, "b3": 0, "b4": 0}.items()):
+        log = logs[boot_id] = Log(tmp_path / "export", A, boot_id, START + number * HOUR)
+        named = state if boot_id == "b4" else f"b{number}"
+        if named in logs:
+            log.follow(logs[named])
+        found = logs.get("b1" if boot_id == "b4" else f"b{number}")
+        if found is not None:
+            log.batch = found.batch
+            log.link |= {"exported_boot": found.boot_id, "exported_at": found.start, "recovered_batch": found.batch}
+            log.recovered("q", len(found.ready["q"]))
+        if boot_id > last and boot_id != "b4":
+            continue
+        log.snapshot(schema.START)
+        for _ in range(come):
+            log.confirm(log.publish("q"))
+        log.stop()
+    text = "100 confirmed messages lost" if counts[0] else "up to 100 confirmed messages lost with the end of the store"
+    ledger = expect(
+        tmp_path / "export", IMBALANCED, rf"^The log does not balance: {text} .*\(100 of q at a@lab {last}\)"
+    )
+    *others, row = ledger.durability
+    assert (row.boot_id, row.next_boot_id, row.lost, row.at_risk) == (last, "b4", *counts)
+    assert [each.boot_id for each in others] == ["b1", "b2"][: int(last[1]) - 1]
+    assert not any(each.at_risk for each in others)
+
+
+def copied(folder: Path, node: str, data: str, consumed: int = 0, **found: Any) -> Ledger:
+    """Confirm 60 messages at `a1`, whose data were copied after 10; `b1` begins with the copy, and then `a2` begins.
+
+    `b1` confirms 30 messages, and settles the oldest ones. `a2` has the data of `b1` or `a1`.
+    """
+    first, other, last = (Log(folder, node, name, START + at * HOUR) for at, (node, name) in enumerate(BROKERS[node]))
+    first.snapshot(schema.START)
+    for number in range(60):
+        if number == 10:
+            first.now_us += 10_000_000
+            first.snapshot()
+            batch = first.batch
+        first.confirm(first.publish("q"))
+    first.now_us += 10_000_000
+    first.stop()
+    other.batch = batch
+    other.link |= {"store": first.link["store"], "recovered_batch": batch, "settling_batch": 0}
+    if node == A:
+        other.link |= {"previous_boot": "a1", "previous_row": first.row, "previous_batch": first.batch}
+        other.link |= {"previous_at": other.start, "exported_boot": "a1", "exported_at": first.start}
+    if consumed > 10:  # it has all messages
+        other.batch = other.link["recovered_batch"] = other.link["settling_batch"] = first.batch
+    other.recovered("q", 60 if consumed > 10 else 10)
+    other.snapshot(schema.START)
+    for number in list(other.ready["q"])[:consumed]:
+        other.deliver(number, "q")
+        other.ack(number, "q")
+    for _ in range(30):
+        other.confirm(other.publish("q"))
+    other.now_us += 10_000_000
+    other.stop()
+    of = {"a1": first, "b1": other}[data]
+    last.follow(other if node == A else first)
+    last.batch = of.batch
+    last.link |= {"store": first.link["store"], "recovered_batch": of.batch, "settling_batch": 0} | found
+    if node == A or data == "a1":
+        last.link |= {"exported_boot": data, "exported_at": of.start}
+    last.recovered("q", 0 if "store" in found else len(of.ready["q"]))
+    last.snapshot(schema.START)
+    last.stop()
+    return ledger_of(folder)
+
+
+BROKERS = {A: ((A, "a1"), (A, "b1"), (A, "a2")), B: ((A, "a1"), (B, "b1"), (A, "a2"))}
+# The node of `b1`, whose data `a2` has, the messages that `b1` settles, and the store of `a2`, if it is a new one; then
+# the boots whose messages were lost or are at risk at the next one.
+COPIES: dict[str, tuple[str, str, int, dict[str, Any], dict[str, tuple[int, int]]]] = {
+    "the copy goes on": (B, "b1", 0, {}, {"a1": (0, 50)}),
+    "the copy settles messages, and goes on": (B, "b1", 10, {}, {"a1": (0, 50)}),
+    "the original goes on": (B, "a1", 0, {}, {}),
+    "the copy goes on under the same name": (A, "b1", 0, {}, {"a1": (50, 50)}),
+    "the original goes on under the same name": (A, "a1", 0, {}, {"b1": (0, 30)}),
+    "a broker that takes over settles all, and the store is replaced": (B, "a1", 60, {"store": 2}, {"a1": (0, 60)}),
+    "a broker that takes over settles some, and the store is replaced": (B, "a1", 50, {"store": 2}, {"a1": (10, 60)}),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_of_two_copies_of_a_store_each_has_its_own_messages(tmp_path: Path, name: str) -> None:
+    node, data, consumed, found, losses = COPIES[name]
+    ledger = copied(tmp_path / "export", node, data, consumed, **found)
+    assert {row.boot_id: (row.lost, row.at_risk) for row in ledger.durability if row.at_risk} == losses
+    assert ledger.verdict.status == (IMBALANCED if losses else INCOMPLETE)
+
+
 # Two brokers of one name
 
 

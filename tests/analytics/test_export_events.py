@@ -331,6 +331,55 @@ def test_dead_letters_of_a_deleted_queue_are_lost_only_if_no_queue_gets_them(exp
     assert [row["exchange"] for row in export.events("unrouted")] == ["dead"]
 
 
+@pytest.mark.parametrize("others", [(), ("other",)])
+def test_dead_letters_in_a_cycle_are_dropped_for_that_reason(
+    export: Exporting, ch: Channel, others: tuple[str, ...]
+) -> None:
+    """Messages expire to their own queue, or to another one and back again."""
+    queues = ("q", *others)
+    for queue, target in zip(queues, (*others, "q"), strict=True):
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target, "x-message-ttl": 100}
+        ch.declare(queue, arguments=arguments)
+    ch.fill("q", b"1", b"2", b"3")
+    for _ in queues:
+        export.peer.wait(200)
+    export.peer.wait(200)
+    copies = [row["msg_seq"] for row in export.events("enqueue") if row["reason"] == "dlx" and row["queue"] == "q"]
+    lost = export.events("unrouted")
+    assert {(row["queue"], row["reason"], row["exchange"], row["routing_key"]) for row in lost} == {
+        (queues[-1], "cycle", "", "q")
+    }
+    assert len(lost) == 3 and len(copies) == 0
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_dead_letters_that_a_full_queue_refuses_are_dropped_for_that_reason(
+    export: Exporting, ch: Channel, limit: int
+) -> None:
+    ch.declare("full", arguments={"x-max-length": limit, "x-overflow": "reject-publish"})
+    ch.declare(
+        "q",
+        arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full", "x-message-ttl": 100},
+    )
+    ch.fill("q", b"1", b"2", b"3", b"4")
+    export.peer.wait(200)
+    left, lost = export.events("dlx"), export.events("unrouted")
+    assert [row["msg_seq"] for row in lost] == [row["msg_seq"] for row in left][limit:]
+    assert {(row["queue"], row["reason"], row["routing_key"]) for row in lost} == {("q", "refused", "full")}
+
+
+def test_a_dead_letter_that_one_of_two_queues_refuses_is_not_lost(export: Exporting, ch: Channel) -> None:
+    ch.exchange("dead", "fanout")
+    ch.declare("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    ch.declare("other")
+    ch.declare("q", arguments={"x-dead-letter-exchange": "dead", "x-message-ttl": 100})
+    for queue in ("full", "other"):
+        ch.bind(queue, "dead")
+    ch.fill("q", b"1", b"2", b"3")
+    export.peer.wait(200)
+    assert len(export.events("dlx")) == 3 and export.events("unrouted") == []
+
+
 def test_what_goes_back_to_its_queue_says_who_sent_it(export: Exporting, ch: Channel) -> None:
     ch.declare("q")
     ch.fill("q", b"1")

@@ -10,7 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from warren.plugins.message_log.analysis import facts, snapshots
-from warren.plugins.message_log.analysis.boots import Boot, Known, boots_of, micros, predecessors
+from warren.plugins.message_log.analysis.beginnings import micros, predecessors
+from warren.plugins.message_log.analysis.boots import Boot, Known, boots_of
 from warren.plugins.message_log.analysis.report import conservation_of
 from warren.plugins.message_log.analysis.verdict import MISSING, Imbalance, Verdict, verdict
 from warren.plugins.message_log.cli import exit_status, main

@@ -45,7 +45,7 @@ from .route_target import (
     in_parts,
     queues_of,
 )
-from .traffic_log import DEAD_LETTERED
+from .traffic_log import CYCLE, DEAD_LETTERED, REFUSED
 from .x_death import REJECTED, copy_with_properties, cycle, cycles, dead_letter_copy, routing_keys
 
 SLICE = 200  # messages dead-lettered at once, in addition to as many as were published: some milliseconds
@@ -205,6 +205,11 @@ class DeadLetter:
         return cost
 
     @property
+    def why(self) -> str:
+        """The reason why it has no target (`TrafficLog.unrouted`)."""
+        return CYCLE if len(self._passed) > 0 else ""
+
+    @property
     def is_found(self) -> bool:
         """True if all targets are known, and none was offered the copy."""
         return self.targets is not None and not self._at
@@ -296,7 +301,7 @@ class LastLetter:
     """The properties and route of the last dead letter, for later ones that differ in their bodies only, as most do."""
 
     __slots__ = (
-        *("reason", "settings", "timestamp_s", "topology", "targets"),
+        *("reason", "settings", "timestamp_s", "topology", "targets", "why"),
         *("address", "property_bytes", "persistent", "dead_lettered", "bcc_keys"),
         *("_encoded", "_property_bytes", "_dead_lettered", "_bcc_keys", "_persistent"),
     )
@@ -310,6 +315,7 @@ class LastLetter:
         self.timestamp_s = timestamp_s
         self.topology = topology  # `QueueHost.topology` at that time
         self.targets = targets  # all that it was offered to
+        self.why = letter.why
         self.address = copy.address
         self.property_bytes = copy.property_bytes
         self.persistent = copy.persistent
@@ -745,7 +751,7 @@ class DeadLetterOutbox:
                 done = True
         made(self.forwarded).popleft()
         if done and not letter.accepted and not letter.targets:
-            self._log_unrouted([message])
+            self._log_unrouted([message], letter.why)
         if done or letter.accepted:
             letter.forget_takers()
         letter.end_attempt()
@@ -971,6 +977,7 @@ class DeadLetterOutbox:
             cost = min(cost, cost_limit - 1)  # one message is published at least
         copies: list[Message] = []
         targets: Targets = last.targets if last is not None else ()
+        alone = len(targets) == 1
         for message in messages:
             if cost >= cost_limit:
                 break
@@ -980,9 +987,9 @@ class DeadLetterOutbox:
                 cost += ALIKE_COST + its_cost + (len(message.frames) >> COPY_SHIFT)
                 copies.append(last.copy(message))
                 if not targets:
-                    self._log_unrouted([message])
+                    self._log_unrouted([message], last.why)
                 continue
-            self._enqueue(copies, targets)
+            self._enqueue_copies(messages[count - len(copies) : count], copies, targets, alone)
             copies = []
             last = None
             letter, self._first = self._first, None
@@ -1019,23 +1026,30 @@ class DeadLetterOutbox:
                 self._first = letter
                 break
             count += 1
+            alone = letter.targets is not None and len(letter.targets) == 1
             if not letter.targets:
-                self._log_unrouted([message])
+                self._log_unrouted([message], letter.why)
             if self._place is not None:
                 self._leave_place()
             copies = [letter.copy]
             if letter.stable and not letter.divided and letter.topology == host.topology:
                 last = LastLetter(letter, targets, queue.settings, timestamp_s, host.topology)
-        self._enqueue(copies, targets)
+        self._enqueue_copies(messages[count - len(copies) : count], copies, targets, alone)
         if last is not None and last.is_short:
             self._last = last
         return count, cost
 
-    def _log_unrouted(self, messages: list[Message]) -> None:
+    def _log_unrouted(self, messages: list[Message], why: str = "") -> None:
         """Log messages that no queue gets, if there is a traffic log and a dead letter exchange."""
         queue = self._queue
         if queue.host.traffic_log is not None and queue.settings.dead_letter_exchange is not None:
-            queue.host.traffic_log.unrouted(queue, messages)
+            queue.host.traffic_log.unrouted(queue, messages, why)
+
+    def _enqueue_copies(self, messages: list[Message], copies: list[Message], targets: Targets, alone: bool) -> None:
+        """Enqueue the copies of messages, and log those that are refused by a queue which is `alone` on their route."""
+        refused = self._enqueue(copies, targets).refused
+        if refused and alone:
+            self._log_unrouted([messages[index] for index in sorted(refused)], REFUSED)
 
     def _enqueue(self, messages: list[Message], queues: Targets, shared: bool = False) -> EnqueueResult:
         """Enqueue messages, of which either all or none are persistent."""

@@ -18,6 +18,7 @@ from .route_target import Targets
 DEAD_LETTERED, DELAYED, MADE = "dlx", "delayed", "made"
 NACK, REJECT, RECOVER, CHANNEL = "nack", "reject", "recover", "channel"
 PURGED, DELETED, MOVED = "purged", "deleted", "moved"
+CYCLE, REFUSED = "cycle", "refused"  # why a dead letter is dropped
 COMMIT = 1  # the number of all publishes of a transaction: its channel publishes nothing until they are confirmed
 
 
@@ -127,8 +128,12 @@ class TrafficLog:
         Of PURGED and DELETED ones that are not in memory only `seq` and an average length are given.
         """
 
-    def unrouted(self, queue: LoggedQueue, messages: list[Message]) -> None:
-        """Messages that left the queue are dropped: its dead letter exchange does not exist, or leads to no queue."""
+    def unrouted(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
+        """Messages that left the queue are dropped.
+
+        Its dead letter exchange does not exist, or leads to no queue. Or the reason is CYCLE: all queues that it leads
+        to had them before; or REFUSED: the only one is full.
+        """
 
     def cleared(self, queue: LoggedQueue) -> None:
         """All ready messages leave the queue; calls of `left` follow, perhaps for many turns."""

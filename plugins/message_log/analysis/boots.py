@@ -1,6 +1,6 @@
 """The boots of all nodes: which rows each should have logged, what became of it, and which boot it followed.
 
-A boot is linked to the one before it by the names in the snapshot of its start (`predecessors`). Only boots without
+A boot is linked to the one before it by the names in the snapshot of its start (`beginnings`). Only boots without
 such a link are put in an order by the clock, which may have been set back between two boots.
 """
 
@@ -19,6 +19,7 @@ from warren.broker.config import MessageLogExport
 from ..file_format import schema
 from ..file_format.printable import HAS, count
 from ..file_format.schema import START, STOP
+from .beginnings import Beginning, Name, beginnings_of, micros
 from .facts import BOOT, Values, keyed
 from .snapshots import STORE
 
@@ -30,8 +31,6 @@ LINK = ("previous_boot", "previous_row", "previous_at", "exported_boot", "export
 REPLACED, LACKING, DAMAGED = "replaced", "lacking", "damaged"
 FILE_AGE_S = MessageLogExport().file_age_s  # of a writer whose files do not name theirs
 SILENCE_S = 3 * schema.SNAPSHOT_S  # how much longer than that nothing may be seen of a running boot
-Name = tuple[str, str]
-"""A node and the id of its boot."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 """A number of rows or bytes, as a manifest or a state has it; another one is damaged."""
 
@@ -64,7 +63,7 @@ class Boot:
     store ... damage              the store that it found, and `previous_batch`, as its first snapshot says
     durable_batch, last_batch     the greatest ones of its snapshots
     store_fault                   what is wrong with the store since the boot before: LACKING, REPLACED, DAMAGED or None
-    follows                       the boot before it (`predecessors`)
+    follows                       the boot before it (`beginnings`)
     next_boot_id                  the boot of the same node after it in this input
     killed                        it did not stop, and the broker was started again
     silent                        it did not stop, was not started again, and nothing was seen of it for too long
@@ -73,7 +72,8 @@ class Boot:
     lacks_previous                the boot before it should be in this input, and is not
     unlinked                      it knew of no boot before it, and there is one in this input
     unlogged                      the store settled messages between the stop of the boot before and its start
-    contested                     another boot of the same name ran at the same time, or followed the same boot
+    contested                     another boot of the same name ran at the same time, or followed the same boot, unless
+                                  that began with an earlier copy of the data: only the clock tells
     forked                        its store lacks batches that a boot of another node wrote to it (`find_forks`)
     """
 
@@ -120,6 +120,11 @@ class Boot:
     unlogged: bool = False
     contested: bool = False
     forked: bool = False
+
+    @property
+    def rolled_back(self) -> bool:
+        """Whether it began with earlier data than those of the boot before, by the clock (`beginnings`)."""
+        return self.follows not in (None, self.previous_boot, self.exported_boot)
 
     @property
     def name(self) -> Name:
@@ -174,9 +179,9 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
     ranges = keyed(rows.to_pylist(), *BOOT)
     snapshots = keyed((row for row in closings.to_pylist() if row["queue_rows"] == row["queues"]), *BOOT)
     boots = [Boot(*name) for name in {**ranges, **snapshots}]
-    before = predecessors(row for of_boot in snapshots.values() for row in of_boot)
+    beginnings = beginnings_of(row for of_boot in snapshots.values() for row in of_boot)
     for boot in boots:
-        boot.follows = before.get(boot.name)
+        boot.follows = beginnings.get(boot.name, Beginning()).previous
         if boot.name in ranges:
             add_rows(boot, ranges[boot.name])
         if boot.name in snapshots:
@@ -187,7 +192,7 @@ def boots_of(rows: pa.Table, closings: pa.Table, known: Known) -> list[Boot]:
             boot.lost_records = max(boot.lost_records, known.newest[boot.name].lost)
             boot.durable_batch = max(boot.durable_batch, known.newest[boot.name].batch)
     of_nodes = groupby(sorted(boots, key=attrgetter("name")), attrgetter("node"))
-    ordered = [boot for _, of_node in of_nodes for boot in link([*of_node], known)]
+    ordered = [boot for _, of_node in of_nodes for boot in link([*of_node], known, beginnings)]
     for boot in ordered:
         running = not boot.stopped
         boot.killed = running and boot.next_boot_id is not None
@@ -245,36 +250,7 @@ def choose_range(boot: Boot, snapshots: list[Values]) -> None:
         boot.to_snapshot, boot.to_row = last["snapshot"], last["row"]
 
 
-def predecessors(rows: Iterable[Values]) -> dict[Name, str | None]:
-    """Return the boot before each one, or None, by the closing rows of snapshots of starts.
-
-    It is `previous_boot` by the state of the node, or `exported_boot` by the data folder of the broker. They differ if
-    brokers are killed one soon after another, since their writers may lock the state in another order, and if the state
-    or the data folder is lost or an earlier copy. The later one of both is right; which one that is, `exported_boot` of
-    all starts says, since the data folder never names a boot that started later.
-    """
-    starts = {(row["node"], row["boot_id"]): row for row in rows if row["kind"] == START}
-    found = {}
-    for (node, boot_id), row in starts.items():
-        by_state, by_data = row["previous_boot"], row["exported_boot"]
-        if by_state != by_data:
-            started_later = boot_id in earlier(starts, node, by_state)
-            if by_state is None or started_later or by_state in earlier(starts, node, by_data):
-                by_state = by_data
-        found[node, boot_id] = by_state
-    return found
-
-
-def earlier(starts: Mapping[Name, Values], node: str, boot_id: str | None) -> set[str]:
-    """Return a boot and those that exported before it, by the data folder of the broker."""
-    found: set[str] = set()
-    while boot_id is not None and boot_id not in found:
-        found.add(boot_id)
-        boot_id = starts[node, boot_id]["exported_boot"] if (node, boot_id) in starts else None
-    return found
-
-
-def link(boots: list[Boot], known: Known) -> list[Boot]:
+def link(boots: list[Boot], known: Known, beginnings: Mapping[Name, Beginning]) -> list[Boot]:
     """Link the boots of one node, and return them in their order.
 
     What a boot says of the one before it raises `end_row` of that one: the rows in between are missing from the log.
@@ -283,11 +259,11 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
     """
     chains = in_order(boots)
     ordered = [boot for chain in chains for boot in chain]
-    contest(chains)
+    parallel = contest(chains)
     by_id = {boot.boot_id: boot for boot in ordered}
     newest_us = max(micros(boot.last) for boot in boots)
     for before, boot in pairwise(ordered):
-        if boot.follows is None and not boot.started and not boot.contested:
+        if boot.follows is None and not boot.started and boot.boot_id not in parallel:
             before.next_boot_id = boot.boot_id
     for boot in ordered:
         named = [(boot.exported_boot, boot.exported_at)]
@@ -296,7 +272,7 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
         for name, end_us in absent:
             is_first = boot is ordered[0] or name != boot.follows  # otherwise an older boot than that one is here
             boot.lacks_previous |= not is_excused(end_us, ordered if is_first else [], newest_us, known)
-        if boot.contested:
+        if boot.boot_id in parallel:
             continue
         boot.unlinked = boot.started and boot.follows is None and boot is not ordered[0]
         in_state, previous = (by_id.get(name or "") for name in (boot.previous_boot, boot.follows))
@@ -307,19 +283,23 @@ def link(boots: list[Boot], known: Known) -> list[Boot]:
         previous.next_boot_id = boot.boot_id
         if boot.comparable is not False:
             by_state = boot.previous_batch or 0 if previous is in_state else 0
-            boot.store_fault = fault_of(previous.store, max(previous.durable_batch, by_state), boot)
+            known_batch, found_batch = max(previous.durable_batch, by_state), beginnings[boot.name].batch
+            boot.store_fault = fault_of(previous.store, known_batch, boot, found_batch)
             same_store = previous.store is not None and previous.store == boot.store
             boot.unlogged = same_store and previous.stopped and (boot.settling_batch or 0) > previous.last_batch
     return ordered
 
 
-def fault_of(store: int | None, durable_batch: int, boot: Boot) -> str | None:
-    """Return what is wrong with the store that a boot found, given its state at the boot before, or None."""
+def fault_of(store: int | None, durable_batch: int, boot: Boot, found_batch: int) -> str | None:
+    """Return what is wrong with the store that a boot found, given its state at the boot before, or None.
+
+    `found_batch` is the last one that is certainly of the boot before.
+    """
     if store is None or boot.store is None:
         return None
     if boot.store != store:
         return REPLACED
-    if (boot.recovered_batch or 0) < durable_batch:
+    if found_batch < durable_batch:
         return LACKING
     return DAMAGED if boot.damage else None
 
@@ -360,12 +340,20 @@ def in_order(boots: list[Boot]) -> list[list[Boot]]:
     return [*chains, [boot for boot in boots if boot.boot_id not in seen]]  # links in a circle, of damaged files
 
 
-def contest(chains: list[list[Boot]]) -> None:
-    """Note which boots show that two brokers have one name.
+def contest(chains: list[list[Boot]]) -> set[str]:
+    """Note which boots show that two brokers have one name, and return those that are certainly of two.
 
     Two boots follow the same one, or one goes on after the next has begun: its last record is later than the one that
-    the next boot knew of. The clock alone decides only about boots that no link connects.
+    the next boot knew of. The clock alone decides only about boots that no link connects. A boot that is rolled back
+    may be of the same broker.
     """
+    certain: set[str] = set()
+
+    def both(boot: Boot, other: Boot) -> None:
+        boot.contested = other.contested = True
+        if not boot.rolled_back:
+            certain.update((boot.boot_id, other.boot_id))
+
     for chain in chains:
         by_id = {boot.boot_id: boot for boot in chain}
         followers: dict[str, Boot] = {}
@@ -373,21 +361,23 @@ def contest(chains: list[list[Boot]]) -> None:
             previous = by_id.get(boot.follows or "")
             if previous is None:
                 continue
-            sibling = followers.setdefault(previous.boot_id, boot)
-            boot.contested |= sibling is not boot
-            sibling.contested |= sibling is not boot
+            named = boot.exported_boot or boot.previous_boot if boot.rolled_back else boot.follows
+            sibling = followers.setdefault(named or "", boot)
+            if sibling is not boot:
+                both(boot, sibling)
             by_state = boot.follows == boot.previous_boot
             known_us = max(micros(boot.first), micros(boot.previous_at if by_state else boot.exported_at))
             if micros(previous.last) > known_us:
-                boot.contested = previous.contested = True
+                both(boot, previous)
     newest: Boot | None = None
     number = {boot.boot_id: at for at, chain in enumerate(chains) for boot in chain}
     for boot in sorted((boot for chain in chains for boot in chain), key=lambda each: micros(each.first)):
         other = newest is not None and number[newest.boot_id] != number[boot.boot_id]
         if newest is not None and other and micros(boot.first) < micros(newest.last):
-            boot.contested = newest.contested = True
+            both(boot, newest)
         if newest is None or micros(boot.last) > micros(newest.last):
             newest = boot
+    return certain
 
 
 def claim(boot: Boot, next_row: int, known: Known) -> None:
@@ -428,7 +418,7 @@ def restarts(boots: Iterable[Boot]) -> list[tuple[Boot, Boot]]:
         for boot, later in pairs
         if later is not None
         if later.started and later.comparable is not False and later.follows in (None, boot.boot_id)
-        if not boot.contested and (boot.store is None) == (later.store is None)
+        if (boot.store is None) == (later.store is None)
         if not later.unlogged
     ]
 
@@ -476,8 +466,3 @@ def gaps(rows: pa.Table, boots: Iterable[Boot]) -> list[Values]:
                 found.append(gap | {"records": last_row - next_row + 1, "at": row.get("first", at)})
             next_row, at = max(next_row, row.get("last_row", 0) + 1), row.get("last")
     return found
-
-
-def micros(at: datetime | None) -> int:
-    """Return a time in microseconds since 1970, 0 for none."""
-    return round(at.timestamp() * 1_000_000) if at is not None else 0

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from ..file_format.printable import count
 from ..file_format.schema import DELIVER, REQUEUE
-from .boots import Boot, micros
+from .beginnings import micros
+from .boots import Boot
 from .facts import AGES, Fact, Numbers, codes, group, measures, names, numbers_of, unified
 from .reduction import histogram, joined
 from .timeline import Steps

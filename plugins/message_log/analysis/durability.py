@@ -18,6 +18,10 @@ that was confirmed.
   a kill, the unacknowledged ones (`taken`) may have been settled. `at_risk` is an upper limit: the messages that were
   confirmed after the last snapshot with a batch that the store has, but no more than are missing, not confirmed, or
   have left the queue, which may be back.
+- Of a store that a broker with a copy of it may have written, only the batches from before the copy are those of the
+  boot (`beginnings`). Then `lost` is 0, and so it is if only the clock tells which boot was the last; it does not count
+  messages that may be among those which other boots with the store found and settled. Both are 0 if another boot found
+  all batches of the boot in its data folder.
 - Nothing is certain (`lost` and `at_risk` are 0) about a boot whose log lacks records (`whole` is false), and about
   queues of which neither a snapshot nor a message shows whether they are durable (`durable` is None).
 """
@@ -32,13 +36,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format.schema import DELIVER, ENQUEUE, LEAVING, START
-from .boots import REPLACED, Boot, Name, micros, predecessors
+from .beginnings import Beginning, Name, micros
+from .boots import LACKING, REPLACED, Boot
 from .facts import (
     BOOL,
     BOOT,
     MESSAGES,
     Fact,
     Numbers,
+    Values,
     codes,
     combinations,
     group,
@@ -112,26 +118,24 @@ WAITING = Fact(
 ALL, NONE = 0, np.iinfo("i8").max
 
 
-def cuts(closings: pa.Table) -> dict[Name, int]:
+def cuts(rows: list[Values], beginnings: Mapping[Name, Beginning]) -> dict[Name, int]:
     """Return the time, in microseconds, from which on the store may lack the messages of boots whose store has a fault.
 
     It is that of the last snapshot with a batch that the next boot found, or ALL if there is none.
     """
-    rows = closings.to_pylist()
-    of_boots, before = keyed(rows, *BOOT), predecessors(rows)
-    found = {}
-    for row in rows:
-        previous = before.get((row["node"], row["boot_id"])) or ""
-        snapshots = of_boots.get((row["node"], previous), [])
+    of_boots, found = keyed(rows, *BOOT), {}
+    for (node, boot_id), begun in beginnings.items():
+        snapshots = of_boots.get((node, begun.previous or ""), [])
+        (row,) = [row for row in of_boots[node, boot_id] if row["kind"] == START]
         stores = {each["store"] for each in snapshots if each["store"] is not None}
-        if row["kind"] != START or row["store"] is None or not stores:
+        if row["store"] is None or not stores:
             continue
-        batch = row["recovered_batch"] if row["store"] in stores else -1
-        by_state = row["previous_batch"] or 0 if previous == row["previous_boot"] else 0
+        batch = begun.batch if row["store"] in stores else -1
+        by_state = row["previous_batch"] or 0 if begun.previous == row["previous_boot"] else 0
         known = max([by_state, *(each["durable_batch"] or 0 for each in snapshots)])
         if batch < known:
             kept = [micros(each["at"]) for each in snapshots if (each["durable_batch"] or 0) <= batch]
-            found[row["node"], previous] = max(kept, default=ALL)
+            found[node, begun.previous or ""] = max(kept, default=ALL)
     return found
 
 
@@ -141,6 +145,7 @@ def durability(
     snapshots: Iterable[Mapping[str, Any]],
     cut: Mapping[Name, int],
     kinds: pa.Table,
+    beginnings: Mapping[Name, Beginning],
 ) -> list[Durability]:
     """Return the queues of all restarts.
 
@@ -161,12 +166,20 @@ def durability(
         if boot.sampled or later.sampled:
             continue
         before, after = rows.get(boot.name, {}), rows.get(later.name, {})
+        began = beginnings[later.name]
+        foreign = later.store_fault == LACKING and began.batch < (later.recovered_batch or 0)
+        continued = began.continued and later.store_fault is not None
+        uncertain = foreign or boot.contested or later.rolled_back
+        branches = [waiting.get(name, {}) for name in began.branches]
         for queue in sorted({*waiting.get(boot.name, {}), *before}, key=str):
             here = waiting.get(boot.name, {}).get(queue, Waiting())
             whole_cut = cut.get(boot.name, NONE) == ALL
             judged = judge(boot, later, queue, here, before.get(queue, []), after.get(queue, []), whole_cut)
             others = judged.missing + judged.unconfirmed + returned.get((boot.name, queue), 0)
-            judged.at_risk = max(min(judged.at_risk, others), judged.lost)
+            risk = judged.at_risk if foreign else min(judged.at_risk, others)
+            judged.at_risk = 0 if continued else max(risk, judged.lost)
+            settled = sum(of_queues[queue].departed for of_queues in branches if queue in of_queues)
+            judged.lost = 0 if uncertain else min(max(judged.lost - settled, 0), judged.at_risk)
             if judged.durable is not False and (
                 judged.confirmed_before + judged.unconfirmed > 0 or judged.there_after > 0
             ):

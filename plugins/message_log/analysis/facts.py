@@ -114,8 +114,8 @@ ROUTES = Fact(
     {
         **measures("sum", "published", "bytes", "unroutable", "returned"),
         **measures("min", "unroutable_since", type=TIME),
-        **measures("max", "unroutable_last", "routed_last", type=TIME),
-        **measures("max", "unroutable_message", type=pa.string()),
+        **measures("max", "unroutable_last", "routed_last", "dropped_last", type=TIME),
+        **measures("max", "unroutable_message", "drop_reason", type=pa.string()),
     },
 )
 TRANSFERS = Fact(

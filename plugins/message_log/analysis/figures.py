@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..file_format import schema
 from ..file_format.schema import ACK, DELIVER, FED_OUT
-from .boots import micros
+from .beginnings import micros
 from .crossings import LinkCount
 from .facts import Facts, Values, keyed
 from .health import Queue, Trend, queue_of

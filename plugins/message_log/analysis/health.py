@@ -14,6 +14,7 @@ Nothing is said of a queue until a cause has lasted for LEAST_S, or of a queue t
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +27,8 @@ import pyarrow as pa
 from ..file_format import schema
 from ..file_format.printable import IS, WAITS, count
 from ..file_format.schema import ACK, DEAD_LETTER, DELIVER, DROP, EXPIRE, FED_OUT, NACK
-from .boots import Boot, Name, micros
+from .beginnings import Name, micros
+from .boots import Boot
 from .facts import BOOT, TIME, Fact, Facts, Measure, Values, group, keyed, measures, names, numbers_of
 from .reduction import HELD, WEIGHT
 from .snapshots import Window
@@ -51,6 +53,7 @@ WINDOW_S, INTERVALS = 1800, 10  # of the trend of a queue
 POINTS = 4  # intervals that a trend needs
 STILL = 0.9  # the share of its greatest length that a growing queue has at the end
 SECOND = 1_000_000
+FEW = 3  # times as many messages wait as have left by a limit or their time to live, if they do not wait by design
 BY_DESIGN = {EXPIRE: ("expired",), DROP: ("maxlen",), DEAD_LETTER: ("expired", "maxlen")}  # reasons of events
 OLDEST = Fact(names(*BOOT, "vhost", "queue"), measures("min", "second", "waiting", "held"))
 AGAIN = Fact(
@@ -194,11 +197,16 @@ class Judge:
         self.settled: dict[Queue, int] = {}  # when a message was settled last in the newest boot
         self.delivered: dict[Queue, int] = {}
         self.fetched: dict[Queue, int] = {}  # the same as `delivered`, but in all boots
+        self.purged: dict[Queue, int] = {}
         self.by_design: dict[Queue, int] = {}  # when a message left a queue last by a limit or its time to live
+        self.left: Counter[Queue] = Counter()  # how many have
         for row in sorted(kinds, key=lambda row: int(row["last"])):
             queue, event, last_us = queue_of(row), row["event"], row["last"] * SECOND
             if row["reason"] in BY_DESIGN.get(event, ()):
                 self.by_design[queue] = last_us
+                self.left[queue] += row["weight"] // WEIGHT
+            if event == DROP and row["reason"] == "purged":
+                self.purged[queue] = last_us
             if self.is_newest(row) and (event in (ACK, FED_OUT, NACK) or event == DELIVER and row["no_ack"]):
                 self.settled[queue] = last_us
             if event == DELIVER:
@@ -225,12 +233,20 @@ class Judge:
         """Return whether messages of a routing key go to no queue now, and are not returned."""
         if route["exchange"] == "" and (route["routing_key"] or "").startswith(REPLY_QUEUES):
             return False  # the client that asked is gone
-        last, routed_us = route["unroutable_last"], micros(route["routed_last"])
+        last = route["unroutable_last"]
         return (
             route["unroutable"] > route["returned"]
             and self.is_recent(route, last, NOW_S)
-            and micros(last) - routed_us >= LEAST_S * SECOND
+            and micros(last) - self.routed_us(route) >= LEAST_S * SECOND
         )
+
+    def routed_us(self, route: Values) -> int:
+        """Return when messages of a routing key went to a queue last.
+
+        That is before the first one was dropped if dead letters are, since others go to their queue meanwhile.
+        """
+        dropped = self.is_recent(route, route["dropped_last"], NOW_S)
+        return micros(route["unroutable_since" if dropped else "routed_last"])
 
     def example(self, queue: Queue, which: str) -> str | None:
         """Return the oldest message that waits or is held, of the newest boot if that has one."""
@@ -242,6 +258,8 @@ class Judge:
         queue = queue_of(state)
         if state["unattended"] and queue not in self.consumed:
             return True
+        if self.left[queue] * FEW < (state["ready"] or 0):
+            return False
         attended_us, designed_us = self.consumed.get(queue, 0), self.by_design.get(queue)
         return designed_us is not None and designed_us + SECOND >= max(attended_us, self.fetched.get(queue, 0))
 
@@ -251,6 +269,7 @@ class Judge:
         ready, unacked, consumers = (state[name] or 0 for name in ("ready", "unacked", "consumers"))
         waiting = count(ready, "message", WAITS)
         grows = growth is not None and growth.grows
+        none_ready_us = max(latest(turns, "none_ready"), self.purged.get(queue, 0))
         settled_us = last_of(self.settled.get(queue, 0), "acked", growth)
         delivered_us = last_of(self.delivered.get(queue, 0), "delivered", growth)
 
@@ -263,19 +282,19 @@ class Judge:
         if ready and not consumers:
             if self.holds_back(state):
                 return
-            since_us = latest(turns, "none_ready", "consumed")
+            since_us = max(none_ready_us, latest(turns, "consumed"))
             link = "its federation link is down, " if (queue[2] or "").startswith(LINK_QUEUE) else ""
             text = f"{link}{waiting}"
             yield lasting(NO_CONSUMER, max(since_us, delivered_us), text, least_us=GOT_S * SECOND)
             if delivered_us <= since_us:
                 return
-        if consumers and unacked and (grows or at_us - latest(turns, "none_ready") >= LEAST_S * SECOND):
+        if consumers and unacked and (grows or at_us - none_ready_us >= LEAST_S * SECOND):
             text = f"{count(unacked, 'message')} delivered and none settled, {ready:,} more {WAITS[ready != 1]}"
             since_us = max(latest(turns, "none_unacked"), settled_us)
             yield lasting(STUCK, since_us, text, "held", self.patience_us.get(queue, TIMEOUT_S * SECOND))
         if consumers and ready and not unacked:
             text = f"nothing is delivered to its consumers, {waiting}"
-            yield lasting(BLOCKED, max(latest(turns, "none_ready"), delivered_us), text)
+            yield lasting(BLOCKED, max(none_ready_us, delivered_us), text)
         if queue in self.again:
             row = self.again[queue]
             text = f"one message was delivered {row['delivered']:,} times, {waiting}"
@@ -284,7 +303,7 @@ class Judge:
             who = "consumers do not keep up" if settled_us else "consumers have settled none yet"
             who = who if consumers else "messages enter faster than they leave"
             text = f"{who}, {waiting}, {growth.slope_per_s:,.1f} more every second"
-            yield lasting(SLOW if consumers else GROWING, latest(turns, "none_ready"), text)
+            yield lasting(SLOW if consumers else GROWING, none_ready_us, text)
 
     def of_routes(self) -> list[Finding]:
         """Return the exchanges with unroutable messages, each with the key that most of them have."""
@@ -292,15 +311,17 @@ class Judge:
         for (node, vhost, exchange), rows in keyed(self.unroutable, "node", "vhost", "exchange").items():
             first = max(rows, key=lambda row: (row["unroutable"] - row["returned"], row["routing_key"] or ""))
             lost = round(sum(row["unroutable"] - row["returned"] for row in rows) / WEIGHT)
-            since = min(max(filter(None, (row["unroutable_since"], row["routed_last"]))) for row in rows)
+            since_us = min(max(micros(row["unroutable_since"]), self.routed_us(row)) for row in rows)
             keys = f", with {len(rows):,} keys" if len(rows) > 1 else ""
             noun = "message" if any(row["published"] for row in rows) else "dead letter"
-            text = f"{count(lost, noun)} went to no queue{keys}"
+            why = {DROPS[row["drop_reason"]] for row in rows if row["drop_reason"] in DROPS}
+            text = f"{count(lost, noun)} went to no queue{keys}{''.join(sorted(why))}"
             example = first["unroutable_message"], exchange, first["routing_key"]
-            found.append(Finding(UNROUTABLE, node, vhost, None, since, text, lost, *example))
+            found.append(Finding(UNROUTABLE, node, vhost, None, time_of(since_us), text, lost, *example))
         return found
 
 
+DROPS = {"cycle": ", in a cycle of queues", "refused": ", refused by a full one"}  # by the reason
 REPLY_QUEUES = ("amq.rabbitmq.reply-to.", "amq.gen-")  # the beginnings of the names of queues of one client
 LINK_QUEUE = "federation: "  # the beginning of the names of queues from which links consume
 

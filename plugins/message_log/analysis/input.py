@@ -22,7 +22,8 @@ from ..file_format import compacted, schema
 from ..file_format.arrow_schema import fits, is_known, number_in, statistics_of
 from ..file_format.folder import Folder, Vanished
 from ..file_format.printable import HAS, IS, count
-from .boots import FILE_AGE_S, BootEnd, Count, Name
+from .beginnings import Name
+from .boots import FILE_AGE_S, BootEnd, Count
 from .engine import Engine
 
 HOUR = re.compile(r"(?:^|/)dt=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")

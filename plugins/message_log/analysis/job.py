@@ -18,7 +18,8 @@ from ..file_format import schema
 from ..file_format.folder import Folder, Vanished
 from ..file_format.printable import count, printable
 from ..file_format.report_folder import PAGE, REPORT, SUMMARY, TABLES, summary_of
-from .boots import FILE_AGE_S, SILENCE_S, micros
+from .beginnings import micros
+from .boots import FILE_AGE_S, SILENCE_S
 from .compare import UnusableReport, compare, parse
 from .engine import Engine
 from .facts import Values

@@ -24,7 +24,8 @@ from ..file_format import schema
 from ..file_format.arrow_schema import ARROW
 from ..file_format.folder import Folder, Vanished
 from . import crossings, hours, snapshots, store
-from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, micros, missing_newest, restarts
+from .beginnings import beginnings_of, micros
+from .boots import Boot, Known, boots_of, gaps, hours_without_snapshots, missing_newest, restarts
 from .crossings import LinkCount
 from .durability import WAITING, Durability, cuts, durability, must_stay, promises, waiting_in
 from .engine import Engine
@@ -163,7 +164,9 @@ def make_ledger(
     of_snapshots = snapshots_of(engine, log, files)
     ranges = checked_ranges(of_snapshots["closings"], files.of(schema.EVENTS))
     slices = store_hours(engine, log, place, files, ranges)
-    numbers, cut = range(slices.whole), cuts(of_snapshots["closings"])
+    closings = of_snapshots["closings"].to_pylist()
+    beginnings = beginnings_of(closings)
+    numbers, cut = range(slices.whole), cuts(closings, beginnings)
     place.remove(PARTS)
     parts = list(engine.map(partial(meet, slices, ranges, cut), numbers))
     facts = merge([EMPTY, *(part.summary for part in parts)], SUMMARY)
@@ -173,7 +176,7 @@ def make_ledger(
     boots = boots_of(facts["rows"], of_snapshots["closings"], known)
     rows = edge_rows(engine, log, files, boots)
     of_queues = balances(facts["balances"], facts["open"], boots, rows)
-    kept = durability(facts["waiting"], restarts(boots), rows, cut, facts["kinds"])
+    kept = durability(facts["waiting"], restarts(boots), rows, cut, facts["kinds"], beginnings)
     found_wrong = engine.map(partial(impossible_of, place, ranges, *overfull(of_queues)), numbers)
     wrong = sorted((row for rows in found_wrong for row in rows), key=lambda row: (row["node"], str(row)))
     of_links, lags, lost = check_links(engine, place, numbers, boots)

@@ -321,6 +321,7 @@ def routes(events: Events) -> pa.Table:
     nowhere = events.unroutable() | events.is_event(UNROUTED)
     dead_lettered = events.is_event(ENQUEUE) & is_one_of(events["reason"], (DEAD_LETTER,))
     at = only(events.number("ts_us"), nowhere)
+    dropped = events.is_event(UNROUTED) & ~events.without_reason
     texts = [text_of(events, name, nowhere) for name in ("boot_id", "msg_seq")]
     return events.grouped(
         ROUTES,
@@ -332,6 +333,8 @@ def routes(events: Events) -> pa.Table:
         unroutable_since=at,
         unroutable_last=at,
         routed_last=only(events.number("ts_us"), dead_lettered | published & (events.number("routed") > 0)),
+        dropped_last=only(events.number("ts_us"), dropped),
+        drop_reason=text_of(events, "reason", dropped),
         unroutable_message=pc.binary_join_element_wise(*texts, "/"),
     )
 

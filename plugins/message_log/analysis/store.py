@@ -26,7 +26,7 @@ from .input import HOUR, Input, LogFile
 from .reduction import CheckedRange, Ranges
 
 HOURS, RECORD = "hours", "record.json"
-VERSION = 5  # of facts; those of another version are made again
+VERSION = 6  # of facts; those of another version are made again
 SLICE_BYTES = 16 << 20  # of files of events, for which there is a slice
 SLICES = 32  # at most
 DAY = timedelta(days=1)

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..file_format import schema
-from .boots import Boot, micros
+from .beginnings import micros
+from .boots import Boot
 from .facts import Numbers, Values, group, is_one_of, keyed, numbers_of
 from .health import Queue, queue_of
 from .hours import COUNTED, LEFT_UNDELIVERED, MOMENTS, WAITS

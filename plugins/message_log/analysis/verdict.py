@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from ..file_format.printable import IS, WAS, count
 from ..file_format.schema import boot_key
-from .boots import DAMAGED, LACKING, REPLACED, Boot, Name
+from .beginnings import Name
+from .boots import DAMAGED, LACKING, REPLACED, Boot
 from .durability import Durability
 from .input import Input
 from .queues import QUEUE, Balance
@@ -261,7 +262,9 @@ def reasons_of_boots(boots: list[Boot]) -> list[str]:
             lambda boot: boot.lost_records
         ),
         "two brokers have this name, or its clock was set back: one went on after the next had begun, or two followed "
-        "one": lambda boot: boot.contested,
+        "one, or one began with an earlier copy of the data; confirmed messages of one of them may be lost": (
+            lambda boot: boot.contested
+        ),
         "the store is not the one of the boot before": lambda boot: boot.store_fault == REPLACED,
         "the store lacks the last batches of the boot before": lambda boot: boot.store_fault == LACKING,
         "the store lacks batches that a broker of another name wrote to it: the last messages of that one are lost, "

@@ -409,12 +409,13 @@ class MessageRecorder(TrafficLog):
         if queue.deleted and not queue.unacked:
             self._unacked.pop(queue, None)  # the last messages were requeued by a closed channel
 
-    def unrouted(self, queue: LoggedQueue, messages: list[Message]) -> None:
+    def unrouted(self, queue: LoggedQueue, messages: list[Message], reason: str) -> None:
         exchange, key = queue.settings.dead_letter_exchange or "", queue.settings.dead_letter_key
         for own_key, run in groupby(messages, lambda message: message.address.routing_key):
             seqs, sizes = self._numbers_and_sizes(list(run))
             address = RoutingAddress(exchange, own_key if key is None else key)
-            self._add(UNROUTED, queue, seqs, sizes, addressed=[Message(address, b"", 0, 0, 0, False)])
+            addressed = [Message(address, b"", 0, 0, 0, False)]
+            self._add(UNROUTED, queue, seqs, sizes, addressed=addressed, reason=reason)
 
     def cleared(self, queue: LoggedQueue) -> None:
         self._changed.add(queue)

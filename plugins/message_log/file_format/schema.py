@@ -48,7 +48,8 @@ Events. Each row is one event of one message:
     drop      leaves the queue for good. `reason`: maxlen, rejected, delivery_limit, purged, deleted (with the queue),
               moved (by an operator; the destinations have an `enqueue` with the same reason)
     dlx       leaves the queue for its dead letter exchange. `reason`: rejected, expired, maxlen, delivery_limit
-    unrouted  after `dlx`, is dropped: the dead letter `exchange` leads to no queue with this key, or does not exist
+    unrouted  after `dlx`, is dropped: the dead letter `exchange` leads to no queue with this key, or does not exist.
+              `reason`: `cycle` if all queues that it leads to had the message before, `refused` if the only one is full
 
 A message that a queue refuses (overflow reject-publish) never entered it: it has no `enqueue` and no `drop`, but a
 `confirm` with the reason nack.
