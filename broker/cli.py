@@ -31,9 +31,25 @@ OURS = ["serve", "plugins", "doctor", "store", "copy", "restore", "systemd-unit"
 HELP = "help"
 COMPLETION = "_WARREN_COMPLETE"  # set by a shell that wants to know what may follow
 
+SIMILAR = 0.65  # from 0 for two words without a common letter to 1 for the same word, as difflib has it
+
 # options of `serve` that override a key of the configuration file
 FLAGS = ("amqp", "amqps", "http", "metrics", "node", "cluster_name", "data_dir", "memory", "store", "sync", "log_level")
 
+# words of other programs' command lines -> ours
+OTHER_NAMES = {
+    **dict.fromkeys(("--port", "--listen", "--bind", "--address", "--host", "--amqp-port", "-p"), "--amqp"),
+    **dict.fromkeys(("--tls", "--ssl"), "--amqps"),
+    **dict.fromkeys(("--management", "--http-port", "--web", "--ui"), "--http"),
+    "--prometheus": "--metrics",
+    **dict.fromkeys(("--conf", "-c", "-f"), "--config"),
+    **dict.fromkeys(("--dir", "--directory", "--folder", "-d", "-D"), "--data"),
+    **dict.fromkeys(("--name", "--nodename", "-n"), "--node"),
+    **dict.fromkeys(("--postgresql", "--postgres"), "--store"),
+    **dict.fromkeys(("--log", "--logs", "--verbose", "--debug"), "--log-level"),
+    **dict.fromkeys(("-v", "-V"), "--version"),
+    **dict.fromkeys(("start", "run", "server"), "serve"),
+}
 # errors of argparse -> ours, with the groups
 SENTENCES = {
     r"the following arguments are required: (.+)": r"missing: \1",
@@ -63,15 +79,25 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value != [] and value not in action.choices:
             what = str(action.metavar or "choice").lower()
-            raise argparse.ArgumentError(None, f"there is no {what} {value}{suggestion(value, action.choices)}")
+            suggest = command_suggestion if what == "command" else suggestion
+            raise argparse.ArgumentError(None, f"there is no {what} {value}{suggest(value, action.choices)}")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a question with the most similar known word, or an empty text."""
+    """Return a question with the known word that was probably meant, or an empty text."""
     from difflib import get_close_matches  # here, because it is rarely needed
 
-    near = get_close_matches(word, known, 1)
+    names = {name.lstrip("-"): name for name in known}  # with their dashes all options are similar
+    near = [OTHER_NAMES[word]] if OTHER_NAMES.get(word) in names.values() else []
+    near = near or [names[name] for name in get_close_matches(word.lstrip("-"), names, 1, SIMILAR)]
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def command_suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question with a command, of `warrenctl` if that has one of this name, or an empty text."""
+    from .ctl.commands import COMMANDS
+
+    return f"; did you mean warrenctl {word}?" if word in COMMANDS else suggestion(word, known)
 
 
 class _Version(argparse.Action):

@@ -183,20 +183,16 @@ class Forwarder:
     # Out
 
     def _forward(self, deliveries: list[Delivery]) -> None:
-        """Publish deliveries, those with the same address together. HOT: the federation bench."""
+        """Publish deliveries. HOT: the federation bench."""
         if self.target_deleted():
             self._give_up("the queue that the link publishes to is deleted")
             return
         at, count, long_bytes = 0, len(deliveries), 0
-        prepare, drains = self._prepare, self.drain_into is not None
-        each_by_its_key = drains or self._routing_key is None
+        prepare = self._prepare
         while at < count:
-            key, exchange = deliveries[at].routing_key, deliveries[at].exchange
             going, contents = [], []
             while at < count and long_bytes < LONG_SLICE_BYTES:
                 delivery = deliveries[at]
-                if each_by_its_key and delivery.routing_key != key or drains and delivery.exchange != exchange:
-                    break
                 at += 1
                 if len(delivery.properties) > LONG_BYTES:
                     long_bytes += len(delivery.properties)
@@ -224,19 +220,28 @@ class Forwarder:
         self._waiting_bytes += memory_bytes(deliveries)
         self.resume()
 
-    def _send(self, first: Delivery, contents: list[Content]) -> PublishResult:
-        """Publish contents that have the address of their first delivery. Raises AMQPError."""
-        if self._routing_key is not None and self.drain_into is None:
+    def _send(self, going: list[Delivery], contents: list[Content]) -> PublishResult:
+        """Publish the contents of deliveries. Raises AMQPError."""
+        queue = self.drain_into
+        if queue is None and self._routing_key is not None:
             return self._publisher.publish(self._exchange, self._routing_key, contents)
-        key = first.routing_key.decode("utf-8", "surrogateescape")
-        if self.drain_into is None:
-            return self._publisher.publish(self._exchange, key, contents)
-        return self._publisher.put(self.drain_into, first.exchange.decode("utf-8", "surrogateescape"), key, contents)
+        first = going[0]
+        if queue is None:
+            key = first.routing_key
+            if all(delivery.routing_key == key for delivery in going):
+                return self._publisher.publish(self._exchange, text_of(key), contents)
+            keys = [text_of(delivery.routing_key) for delivery in going]
+            return self._publisher.publish_each(self._exchange, keys, contents)
+        address = first.exchange, first.routing_key
+        if all((delivery.exchange, delivery.routing_key) == address for delivery in going):
+            return self._publisher.put(queue, text_of(first.exchange), text_of(first.routing_key), contents)
+        addresses = [(text_of(delivery.exchange), text_of(delivery.routing_key)) for delivery in going]
+        return self._publisher.put_each(queue, addresses, contents)
 
     def _publish(self, going: list[Delivery], contents: list[Content], last: int) -> list[Delivery] | None:
         """Publish. Returns the deliveries to publish later, or None if the local exchange is deleted."""
         try:
-            result = self._send(going[0], contents)
+            result = self._send(going, contents)
         except AMQPError as error:
             self._forget(going)
             self._give_up(error.reply_text)
@@ -392,3 +397,8 @@ class Forwarder:
 def memory_bytes(deliveries: list[Delivery]) -> int:
     """Estimate the memory that deliveries take, in bytes."""
     return sum([DELIVERY_BYTES + len(one.properties) + one.body_bytes for one in deliveries])
+
+
+def text_of(name: bytes) -> str:
+    """Return the text of a short string, which need not be UTF-8."""
+    return name.decode("utf-8", "surrogateescape")

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from .config import Config, Contradiction, Part
-from .ignored_keys import ALIASES, canonical_path, not_followed
+from .ignored_keys import ALIASES, KEYS_NOT_FOLLOWED, SECTIONS, canonical_path, not_followed
 from .keys import ANY, KEYS, LIST, MAP, NAMES, NONE, ONE, Key
+from .rabbitmq_conf import path_of
 from .setting import ConfigError, Path, Setting, dotted
 from .value_types import NAME_LONGEST_BYTES, shown
 
@@ -14,6 +15,8 @@ Some = TypeVar("Some", bound=Part)
 
 ENCRYPTED = "encrypted:"  # RabbitMQ's obfuscated values, which only RabbitMQ can decrypt
 DIGITS = 18  # of a number by which an element of a list is ordered; a longer one is a name
+SIMILAR = 0.8  # from 0 for two keys without a common letter to 1 for the same key, as difflib has it
+LONGEST_MISSPELT = 200  # characters of a key that is compared with all keys, which takes time
 
 EXACT: dict[Path, Key] = {key.path: key for key in KEYS if ANY not in key.path}
 WITH_NAMES: tuple[Key, ...] = tuple(key for key in KEYS if ANY in key.path)
@@ -55,7 +58,7 @@ class ConfigBuilder:
         try:
             value = key.kind.read(setting.text)
         except ValueError as error:
-            raise setting.wrong(str(error)) from None
+            raise setting.wrong(f"{error}{one_of(key, setting.text) if key.shape == NONE else ''}") from None
         if setting.replaces:
             self._many.pop(key.field, None)
             self._none.discard(key.field)
@@ -73,7 +76,7 @@ class ConfigBuilder:
     def _add_unknown(self, setting: Setting, path: Path) -> None:
         warning = not_followed(path, setting.text)
         if warning is None:
-            raise ConfigError(f"{setting.origin}: unknown key {shown(dotted(setting.path))}{suggestion(setting.path)}")
+            raise ConfigError(f"{setting.origin}: unknown key {shown(dotted(setting.path))}{suggestion(path)}")
         if warning:
             self.warnings.append(f"{setting.origin}: {warning}")
 
@@ -132,10 +135,28 @@ def _put(fields: dict[str, Any], field: str, value: object) -> None:
         fields[field] = value
 
 
-def suggestion(path: Path) -> str:
-    """Return a hint at the most similar key, or an empty text."""
-    import difflib  # here, because it is rarely needed
+def one_of(empty: Key, text: str) -> str:
+    """Return a question for a value of a key that only takes `none`, with the key of one element of its list."""
+    of_names = any(key.shape == NAMES and key.path == (*empty.path, ANY) for key in WITH_NAMES)
+    return f"; did you mean {shown(dotted((*empty.path, text if of_names else 'default')))}?"
 
-    known = [dotted(key.path) for key in KEYS] + list(ALIASES)
-    near = difflib.get_close_matches(dotted(path), known, 1, 0.8)
-    return f"; did you mean {near[0].replace(ANY, 'NAME')}?" if near else ""
+
+def suggestion(path: Path) -> str:
+    """Return a question with the key that was probably meant, or an empty text."""
+    from difflib import SequenceMatcher  # here, because it is rarely needed
+
+    def similarity(key: Path) -> float:
+        ours = dotted(tuple(one for one in key if one != ANY))  # names, which are free, make no keys similar
+        theirs = dotted(tuple(one for at, one in enumerate(path) if key[at : at + 1] != (ANY,)))
+        return SequenceMatcher(None, theirs, ours).ratio()
+
+    if len(dotted(path)) > LONGEST_MISSPELT:
+        return ""
+    for known in KEYS:
+        if known.path == ("warren", *path) or (known.path[:-1] == path and known.path[-1] in ("absolute", "relative")):
+            return f"; did you mean {dotted(known.path)}?"
+    keys = [*(key.path for key in KEYS), *map(path_of, (*ALIASES, *KEYS_NOT_FOLLOWED))]
+    keys += [(*section, *(ANY for _ in path[len(section) :])) for section in map(path_of, SECTIONS)]
+    near = max(keys, key=similarity)
+    named = tuple([*path[at : at + 1], "NAME"][0] if one == ANY else one for at, one in enumerate(near))
+    return f"; did you mean {dotted(named)}?" if similarity(near) >= SIMILAR else ""

@@ -23,7 +23,8 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> Iterator[Sett
         key, equals, rest = line.partition("=")
         key = key.strip()
         if not equals or not _KEY.fullmatch(key):
-            raise ConfigError(f"{origin}: '{line}' is not KEY = VALUE")
+            hint = ": Erlang terms are not read" if line.startswith(("[", "{")) else ""
+            raise ConfigError(f"{origin}: '{line}' is not KEY = VALUE{hint}")
         setting = Setting(path_of(key), "", origin)
         setting.text = _expanded(_value(setting, rest.strip()), setting, environment)
         yield setting

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..system_errors import file_error, read_text
@@ -9,11 +10,23 @@ from . import environment as variables
 from . import rabbitmq_conf, toml
 from .builder import ConfigBuilder
 from .config import Address, Config
+from .keys import KEYS
 from .rabbitmq_conf import path_of
 from .setting import ConfigError, Setting
 from .value_types import Listener, parse_address
 
 STOCK_NAME = "rabbitmq.conf"  # a file with this name has a folder conf.d beside it
+
+ADVANCED_NAME = "advanced.config"  # a file of RabbitMQ with Erlang terms, beside rabbitmq.conf
+ADVANCED_VARIABLE = "RABBITMQ_ADVANCED_CONFIG_FILE"
+UNREADABLE = "?"
+ADVANCED_SHOWN = 5  # settings of it that have a key, in the warning
+# name in it -> key, or the beginning of keys
+ADVANCED_KEYS = {
+    **{key.path[0]: key.path[0] for key in KEYS},
+    "tcp_listeners": "listeners.tcp.default",
+    "ssl_listeners": "listeners.ssl.default",
+}
 
 COMMAND_LINE = "command line"  # begins the origin of an option's value
 
@@ -64,6 +77,7 @@ class Sources:
         builder.add_all(self._options())
         ignored = variables.ignored(self._environment)
         self.warnings = builder.warnings + [f"environment: {', '.join(ignored)}: ignored"] * bool(ignored)
+        self.warnings += self._advanced()
         self.origins = builder.origins
         return builder.config(variables.defaults(self._environment))
 
@@ -77,6 +91,27 @@ class Sources:
             return files
         pattern = os.path.join(glob.escape(more), "*.conf") if os.path.isdir(more) else more
         return files + sorted(glob.glob(pattern))
+
+    def _advanced(self) -> list[str]:
+        """Return a warning if there is an advanced.config with settings, which RabbitMQ would read."""
+        path = self._environment.get(ADVANCED_VARIABLE, "")
+        if not path and self.files and os.path.basename(self.files[0]) == STOCK_NAME:
+            path = os.path.join(os.path.dirname(self.files[0]), ADVANCED_NAME)
+        path = with_suffix(path, ".config")
+        if not os.path.isfile(path):
+            return []
+        try:
+            terms = re.sub(r"%.*", "", read_text(path))
+        except (OSError, UnicodeDecodeError):
+            terms = UNREADABLE
+        if not terms.strip(" \t\r\n[]."):
+            return []
+        keys = dict.fromkeys(ADVANCED_KEYS.get(name, "") for name in re.findall(r"\{\s*'?(\w+)'?\s*,", terms))
+        such = ", ".join([key for key in keys if key][:ADVANCED_SHOWN])
+        advice = (
+            f"write its settings to {STOCK_NAME}{f', such as {such}' if such else ''} (docs/migration.md has a table)"
+        )
+        return [f"{path}: Warren reads no Erlang terms: {advice}"]
 
     def _parsed(self, name: str) -> Iterator[Setting]:
         try:
@@ -114,6 +149,6 @@ class Sources:
             raise ConfigError(f"{origin}: {error}") from None
 
 
-def with_suffix(path: str) -> str:
-    """Add `.conf` to the name of a file that only exists with it, as RabbitMQ does."""
-    return path if os.path.exists(path) or not os.path.exists(path + ".conf") else path + ".conf"
+def with_suffix(path: str, suffix: str = ".conf") -> str:
+    """Add the suffix to the name of a file that only exists with it, as RabbitMQ does."""
+    return path if os.path.exists(path) or not os.path.exists(path + suffix) else path + suffix

@@ -29,6 +29,8 @@ WHERE = (
     "--url URL    the node's HTTP API in its place, http://USER@HOST:15672, for most commands",
     "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD",
 )
+OTHER_NAMES = dict.fromkeys(("host", "hostname", "port", "user", "username"), "url")  # of rabbitmqadmin's options
+SIMILAR = 0.65  # from 0 for two words without a common letter to 1 for the same word, as difflib has it
 CREDENTIALS = re.compile(r"(?<=:)//.*@", re.DOTALL)  # in a URL; greedy, as removing too much is better than too little
 
 
@@ -55,10 +57,10 @@ def parse(line: list[str]) -> Call:
     """Parse a command line; an empty command asks for the general help. Raises BadCommandLine."""
     try:
         # Short options mean different things in different commands.
-        first = next((word for word in split(line, SHORT, lenient=True)[0] if not word.startswith("-")), "")
+        first = next((word for word in split(line, lenient=True)[0] if not word.startswith("-")), "")
     except BadCommandLine:  # an option without its value
         first = ""
-    words, options = split(line, COMMANDS[first].short if first in COMMANDS else SHORT)
+    words, options = split(line, COMMANDS.get(first))
     name = words.pop(0) if words else ""
     if name == "help":
         name, options["help"] = words.pop(0) if words else "", True
@@ -72,10 +74,10 @@ def parse(line: list[str]) -> Call:
     return call
 
 
-def split(line: list[str], short: Mapping[str, str], lenient: bool = False) -> tuple[list[str], Options]:
+def split(line: list[str], command: Command | None = None, lenient: bool = False) -> tuple[list[str], Options]:
     """Return the words and the options of a command line; `lenient` ignores unknown options. Raises BadCommandLine."""
     values = GLOBAL | {name: value for command in COMMANDS.values() for name, value in command.options.items()}
-    letters = {**GLOBAL_SHORT, **short}
+    letters = {**GLOBAL_SHORT, **(command.short if command else SHORT)}
     options: list[click.Parameter] = [
         click.Option([f"--{name}", *filter(None, [letters.get(name)])], is_flag=not value, default=None)
         for name, value in values.items()
@@ -86,7 +88,7 @@ def split(line: list[str], short: Mapping[str, str], lenient: bool = False) -> t
     try:
         found = parser.make_context(PROGRAM, list(line), resilient_parsing=lenient).params
     except click.NoSuchOption as error:
-        raise BadCommandLine(complaint(f"Invalid options for this command:\n{error.option_name} : ", line)) from None
+        raise BadCommandLine(complaint(invalid([error.option_name], command), line, command)) from None
     except click.UsageError as error:
         raise BadCommandLine(complaint(" ".join(error.format_message().split()), line)) from None
     arguments = [str(word) for word in found.pop("words") or ()]
@@ -95,10 +97,10 @@ def split(line: list[str], short: Mapping[str, str], lenient: bool = False) -> t
 
 def check(command: Command, call: Call, line: list[str]) -> None:
     """Check options and number of arguments. Raises BadCommandLine."""
-    strange = [f"--{name} : " for name in call.options if name not in GLOBAL and name not in command.options]
+    strange = [f"--{name}" for name in call.options if name not in GLOBAL and name not in command.options]
     problem = ""
     if strange:
-        problem = "\n".join(["Invalid options for this command:", *strange])
+        problem = invalid(strange, command)
     elif len(call.arguments) < command.least:
         problem = "not enough arguments."
     elif command.most is not None and len(call.arguments) > command.most:
@@ -112,16 +114,33 @@ def complaint(text: str, line: list[str], command: Command | None = None) -> str
     return f"Error (argument validation): {text}\nArguments given:\n\t{shown}\n\n{usage(command)}"
 
 
-def unknown(name: str) -> str:
-    from difflib import get_close_matches
+def invalid(options: list[str], command: Command | None) -> str:
+    """Return the text for options that the command does not have, with those that were probably meant."""
+    known = [*GLOBAL, *(command.options if command else ())]
+    lines = ["Invalid options for this command:"]
+    for option in options:
+        name = option.lstrip("-")
+        near = [OTHER_NAMES[name]] if name in OTHER_NAMES else similar(name, known)
+        lines += [f"{option} : ", *(f"Did you mean '--{one}'? " for one in near)]
+    return "\n".join(lines)
 
-    from .missing_commands import MISSING
+
+def unknown(name: str) -> str:
+    """Return the text for a command that does not exist, with what was probably meant."""
+    from .missing_commands import MISSING, OF_WARREN
 
     if name in MISSING:
         return f"\nWarren has no command '{name}': {MISSING[name]}."
-    close = get_close_matches(name, names(), 1)
-    hint = f"Did you mean '{close[0]}'? " if close else f"\n{usage()}"
+    near = [f"warren {name}"] if name in OF_WARREN else similar(name, [*names(), "help"])
+    hint = f"Did you mean '{near[0]}'? " if near else f"\n{usage()}"
     return f"\nCommand '{name}' not found. \n{hint}"
+
+
+def similar(name: str, known: list[str]) -> list[str]:
+    """Return the most similar of the known names, or an empty list."""
+    from difflib import get_close_matches  # here, because it is rarely needed
+
+    return get_close_matches(name, known, 1, SIMILAR)
 
 
 def usage(command: Command | None = None) -> str:

@@ -1,4 +1,6 @@
-"""The commands of RabbitMQ that Warren does not have, with what to use instead, as in docs/migration.md."""
+"""Commands that `warrenctl` does not have: those of RabbitMQ, with what to use instead, as in docs/migration.md, and
+those of `warren`.
+"""
 
 # names, and the reason with the alternative
 ROWS = (
@@ -68,3 +70,8 @@ ROWS = (
     ("autocomplete", "shells complete by `warren completion`"),
 )
 MISSING = {name: why.replace("`", "") for names, why in ROWS for name in names.split()}
+
+OF_WARREN = (
+    *("serve", "plugins", "doctor", "store", "copy", "restore", "systemd-unit", "completion"),
+    *("analyze", "compact", "migrate", "trace"),
+)

@@ -37,6 +37,8 @@ class OutputGuard(Protocol):
 class ServedTransport(TransportPort):
     """A transport as its server uses it."""
 
+    __slots__ = ()
+
     def flush(self) -> None:
         """Write the output of the connection."""
         raise NotImplementedError
@@ -68,7 +70,9 @@ class TransportHost:
         self._flush_expected = False
         self._flush_ends_s = 0.0  # processor time; 0 until it is needed in this turn
         self._turn_ends_s = 0.0  # 0 until something is served in this turn
-        self._waiting: deque[Callable[[], None]] = deque()  # for a turn with time
+        # For a turn with time: the input of connections that are open, and what opens or ends a connection
+        self._waiting_input: deque[Callable[[], None]] = deque()
+        self._waiting_churn: deque[Callable[[], None]] = deque()
 
     @property
     def disk_full(self) -> bool:
@@ -94,27 +98,33 @@ class TransportHost:
         those of a client with thousands of connections, which it closes at once, would hold the loop for a second.
         """
         if self._turn_ends_s:
-            return not self._waiting and time.perf_counter() < self._turn_ends_s
+            return not self._waiting_input and time.perf_counter() < self._turn_ends_s
         self._turn_ends_s = time.perf_counter() + TURN_S
         self._expect_flush()
-        return not self._waiting
+        return not self._waiting_input
 
     def closed_socket(self) -> None:
         """Charge this turn for a socket that the loop closes in the next one."""
         self._turn_ends_s -= CLOSE_S
 
-    def call_in_turn(self, fn: Callable[[], None]) -> None:
-        """Call a function in a later turn that has time, in the order of these calls."""
-        self._waiting.append(fn)
+    def call_in_turn(self, fn: Callable[[], None], churn: bool = False) -> None:
+        """Call a function in a later turn that has time, in the order of these calls.
+
+        `churn` is for what opens or ends a connection: it waits in an order of its own, so that ten thousand
+        connections that close at once keep no open one from its requests.
+        """
+        (self._waiting_churn if churn else self._waiting_input).append(fn)
         self._expect_flush()
 
     def _call_waiting(self) -> None:
-        """Call waiting functions until this turn has no more time, but at least one."""
+        """Call waiting functions of both orders in turn until this turn has no more time, but at least one of each."""
         self._expect_flush()
-        waiting = self._waiting
+        orders = (self._waiting_input, self._waiting_churn)
         self._turn_ends_s = time.perf_counter() + TURN_S
-        while waiting:
-            waiting.popleft()()
+        while any(orders):
+            for order in orders:
+                if order:
+                    order.popleft()()
             if time.perf_counter() >= self._turn_ends_s:
                 break
 
@@ -161,6 +171,6 @@ class TransportHost:
             self._flushes = rest | self._flushes
         elif guard is not None:
             guard.sent()
-        if self._waiting:
+        if self._waiting_input or self._waiting_churn:
             self._call_waiting()
         self.commit_soon()  # requests that waited for the flush may have written to the journal

@@ -16,7 +16,7 @@ from ..amqp.errors import InternalFault
 from ..session.connection import Connection
 from ..session.publisher_throttle import HOLD_MS
 from ..session.transport import Peer
-from ..wire.method_encoder import HEARTBEAT
+from ..wire import method_encoder
 from .connection_limits import Slot
 from .fair_turns import ServedTransport, TransportHost
 from .peers import peer_of
@@ -35,11 +35,20 @@ DEPARTED = "client unexpectedly closed TCP connection"
 QUIET_CHECKS = 4  # each after half an interval of heartbeats
 # TCP keepalive of connections without heartbeats: probes after two minutes without a byte, close after four lost ones.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
+CLOSE_METHOD = method_encoder.CONNECTION_CLOSE.to_bytes(4, "big")
+CLOSE_AT = 7  # offset of a method in its frame
 WRITES = 8  # in one turn: what one fast consumer can take before the others have theirs
 
 
 class Transport(asyncio.Protocol, ServedTransport):
     """The protocol of one AMQP connection on the event loop. `peer` is for sockets without an address."""
+
+    __slots__ = (
+        *("_server", "_slot", "_tls", "_peer", "_loop", "_socket", "_connection"),
+        *("_reading", "_held", "_resting", "_running", "_watched"),
+        *("_unserved", "_unserved_at", "_piece_bytes", "_slow"),
+        *("_heartbeat_s", "_sent", "_seen", "_quiet", "_beat_timer", "_hold_timer", "_end_timer"),
+    )
 
     def __init__(
         self, server: TransportHost, tls: TLS | None = None, peer: Peer | None = None, slot: Slot | None = None
@@ -98,7 +107,7 @@ class Transport(asyncio.Protocol, ServedTransport):
             self._serve_piece()
         if self._unserved:
             self._resting = True
-            server.call_in_turn(self._serve_rest)
+            server.call_in_turn(self._serve_rest, not self._running or data.startswith(CLOSE_METHOD, CLOSE_AT))
         elif len(data) >= FULL_READ:
             self._resting = True
             self._loop.call_soon(self._rested)
@@ -186,7 +195,7 @@ class Transport(asyncio.Protocol, ServedTransport):
         if self._server.has_time():
             self._drop()
         else:
-            self._server.call_in_turn(self._drop)
+            self._server.call_in_turn(self._drop, churn=True)
 
     def _drop(self) -> None:
         """Release the connection, whose unread input is dropped, and close the socket."""
@@ -210,13 +219,13 @@ class Transport(asyncio.Protocol, ServedTransport):
         if self._server.has_time():
             self._ended()
         else:
-            self._server.call_in_turn(self._ended)
+            self._server.call_in_turn(self._ended, churn=True)
         return True
 
     def _ended(self) -> None:
         """Release the connection once its input is served, and close the socket after what is left of its output."""
         if self._unserved:
-            self._server.call_in_turn(self._ended)
+            self._server.call_in_turn(self._ended, churn=True)
             return
         if self._connection is not None:
             if self._connection.await_requests(self._ended):
@@ -237,12 +246,12 @@ class Transport(asyncio.Protocol, ServedTransport):
         if self._server.has_time():
             self._lost(reason)
         else:
-            self._server.call_in_turn(partial(self._lost, reason))
+            self._server.call_in_turn(partial(self._lost, reason), churn=True)
 
     def _lost(self, reason: str) -> None:
         """Release the connection once all that was read from its socket is served."""
         if self._unserved:
-            self._server.call_in_turn(partial(self._lost, reason))
+            self._server.call_in_turn(partial(self._lost, reason), churn=True)
         elif self._connection is not None and not self._connection.await_requests(partial(self._lost, reason)):
             self._connection.lost(reason)
             self._server.disconnected(self)
@@ -385,7 +394,7 @@ class Transport(asyncio.Protocol, ServedTransport):
                 self.abort()
                 return
         if (first or not self._sent) and connection.output.writable:
-            self._socket.write(HEARTBEAT)
+            self._socket.write(method_encoder.HEARTBEAT)
         self._sent = False
         self._beat_timer = self._loop.call_later(self._heartbeat_s / 2, self._beat)
 

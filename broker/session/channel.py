@@ -37,13 +37,19 @@ KEYS_S = 0.01  # processor time to check the permission for all routing keys of 
 class Channel(ChannelState):
     """State of one channel: its user's rights, consumers, unsettled deliveries, confirms and transaction."""
 
+    __slots__ = (
+        *("consumers", "unfinished", "object_check", "last_queue", "get_until_ms", "all_or_none", "on_full"),
+        *("end_settlement", "prefetch", "transaction", "reply_queue", "checked", "routes"),
+        *("_counted", "_paused", "_job"),
+    )
+
     def __init__(self, connection: ChannelHost, number: int) -> None:
         self.consumers: dict[str, ChannelConsumer] = {}
         super().__init__(connection, number, SharedPrefetch(self.consumers))
         self.unfinished = connection.node.unfinished_of(self.user.account)
         self._counted = True  # as an open channel
-        self._paused: set[Queue] = set()  # queues that deliver nothing until its deliveries are requeued
-        self.check_new: CheckNew = partial(check_new, connection)  # before an object is created; may raise Blocked
+        self._paused: dict[Queue, None] = {}  # queues that deliver nothing until its deliveries are requeued
+        self.object_check: CheckNew | None = None  # in place of that for clients (`check_new`)
         self.last_queue = ""
         self._job: tuple[Callable[[], None], ...] | None = None  # calls that send replies after the job under way
         self.get_until_ms = 0  # when a basic.get that waits for a message to be read fails; 0 without one
@@ -59,6 +65,11 @@ class Channel(ChannelState):
         connection.node.connection_counts.channel_opened(self.user.account)
         connection.node.churn.channel_created += 1
         events.channel_created(self)
+
+    @property
+    def check_new(self) -> CheckNew:
+        """The check before an object is created, which may raise Blocked."""
+        return self.object_check or partial(check_new, self.connection)
 
     def note_freed(self) -> None:
         """Note that consumers that wait may have room, and are woken in one of the next turns."""
@@ -398,7 +409,7 @@ class Channel(ChannelState):
 
     def pause(self, queue: Queue) -> None:
         if queue not in self._paused:
-            self._paused.add(queue)
+            self._paused[queue] = None
             queue.pause()
 
     def _pause_those_of_consumers(self) -> None:

@@ -36,7 +36,7 @@ class InternalConnection(ChannelHost):
         self.user, self.login_name, self.vhost = user, user.name, vhost
         self.state = RUNNING
         self._channel = Channel(self, NUMBER)
-        self._channel.check_new = allow_new
+        self._channel.object_check = allow_new
 
     def send(self, frames: bytes) -> None:
         """Drop frames: there is no client."""

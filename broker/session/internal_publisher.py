@@ -29,7 +29,7 @@ from ..core.messages.clock import Timer
 from ..core.messages.message import NO_ADDRESS, Message, RoutingAddress
 from ..core.node.node import Node
 from ..core.queues.queue import Queue
-from ..core.queues.route_target import EnqueueResult, RouteTarget
+from ..core.queues.route_target import PAGE_COST, EnqueueResult, RouteTarget, Targets
 from ..core.queues.traffic_log import TrafficLog
 from ..core.queues.x_death import DEATHS
 from ..core.vhost.vhost import VHost
@@ -73,6 +73,14 @@ class PublishResult:
     invalid: dict[int, str] = field(default_factory=dict)
     problem: str = ""
     unfinished: bool = False
+
+    def add(self, later: "PublishResult") -> None:
+        """Add the result of the contents that follow these."""
+        self.refused |= {self.count + index for index in later.refused}
+        self.invalid |= {self.count + index: reason for index, reason in later.invalid.items()}
+        self.count += later.count
+        self.ticket = max(self.ticket, later.ticket)
+        self.problem, self.unfinished = later.problem, later.unfinished
 
 
 class ConfirmTally(Confirms):
@@ -224,7 +232,51 @@ class InternalPublisher(InternalConnection):
         route = self._channel.routes.get((exchange, routing_key)) or self._find_route(exchange, routing_key)
         limited = [target for target in route.queues or () if target.rejects_overflow]
         # Refused contents are published again later, so no queue may get one that another would refuse.
-        return self._publish(route, contents, partial(have_room, limited) if limited else None, len(limited))
+        return self._publish([route], contents, partial(have_room, limited) if limited else None, len(limited))
+
+    def publish_each(self, exchange: str, keys: list[str], contents: list[Content]) -> PublishResult:
+        """Publish contents as `publish`, each with its own routing key, until one is refused.
+
+        Those that all queues take are published together. HOT: the federation bench.
+        """
+        result = PublishResult()
+        count = len(keys)
+        while result.count < count and not (result.refused or result.unfinished):
+            at = result.count
+            routes = self._routes_together(exchange, keys[at:], contents[at:])
+            if routes:
+                added = self._publish(routes, contents[at : at + len(routes)], None, 0)
+            else:
+                end = next((index for index in range(at, count) if keys[index] != keys[at]), count)
+                added = self.publish(exchange, keys[at], contents[at:end])
+            if not added.count:
+                break
+            result.add(added)
+        return result
+
+    def _routes_together(self, exchange: str, keys: list[str], contents: list[Content]) -> list[Route]:
+        """Return the routes of the first contents: those that all queues take, in one step. Raises as `publish`."""
+        routes: list[Route] = []
+        if self.brings_from is not None or self._channel.busy or self.spent > ENQUEUE_COST:
+            return routes
+        cached = self._channel.routes
+        limit = ENQUEUE_COST // PAGE_COST if self._channel.vhost.ledger.exceeded else ENQUEUE_COST
+        before = self.spent
+        targets: Targets | None = None
+        takes_all = False
+        cost = whole_bytes = 0
+        for key, (raw, body_bytes, _) in zip(keys, contents, strict=False):
+            route = cached.get((exchange, key)) or self._find_route(exchange, key)
+            if route.queues is not targets:
+                targets = route.queues
+                takes_all = targets is not None and not any(target.rejects_overflow for target in targets)
+            cost += route.cost
+            whole_bytes += body_bytes + len(raw)
+            is_long = cost + self.spent - before > limit or whole_bytes > route.long_bytes
+            if not takes_all or route.reads_headers or is_long:
+                break
+            routes.append(route)
+        return routes
 
     def put(self, queue: Queue, exchange: str, routing_key: str, contents: list[Content]) -> PublishResult:
         """Put contents that were in a queue elsewhere into this one, unrouted, with that exchange and routing key.
@@ -232,19 +284,23 @@ class InternalPublisher(InternalConnection):
         Nothing is published after a content that is invalid, or for which the queue would have to drop or reject a
         message: all from that content on are `refused`. x-death continues, as a broker has written it.
         """
+        return self.put_each(queue, [(exchange, routing_key)], contents)
+
+    def put_each(self, queue: Queue, addresses: list[tuple[str, str]], contents: list[Content]) -> PublishResult:
+        """Put contents as `put`, each with its own exchange and routing key."""
         limited = queue.settings.drops_head or queue.settings.rejects_publish
-        route = self._direct_route(queue, exchange, routing_key)
-        return self._publish(route, contents, queue.takes if limited else None, 1, stops=True)
+        routes = [self._direct_route(queue, exchange, routing_key) for exchange, routing_key in addresses]
+        return self._publish(routes, contents, queue.takes if limited else None, 1, stops=True)
 
     def _publish(
         self,
-        route: Route,
+        routes: list[Route],
         contents: list[Content],
         has_room: Callable[[int], bool] | None,
         cost: int,
         stops: bool = False,
     ) -> PublishResult:
-        """Publish contents by one route, until one is refused or, if it `stops`, invalid.
+        """Publish contents by one route, or each by its own, until one is refused or, if it `stops`, invalid.
 
         `has_room` is called with the length of each body, and costs `cost`; without it there is always room.
         """
@@ -254,6 +310,9 @@ class InternalPublisher(InternalConnection):
             return PublishResult()
         invalid: dict[int, str] = {}
         whole, indexes, alike = self._frame(contents, invalid)
+        route, addresses = routes[0], [route.address for route in routes]
+        if len(routes) > 1 and invalid:
+            routes = [routes[index] for index in indexes]
         refused = frozenset[int]()
         problem = ""
         count = len(contents)
@@ -275,7 +334,10 @@ class InternalPublisher(InternalConnection):
                 rest = rest[:1]
             fault = ""
             try:
-                done = publishing.publish(channel, route, rest, alike, in_slices=True)
+                if len(addresses) > 1:
+                    done = publishing.publish_varied(channel, routes[at:], rest, in_slices=True)
+                else:
+                    done = publishing.publish(channel, route, rest, alike, in_slices=True)
             except AMQPError as error:  # for the first that was not published; others follow unless it `stops`
                 done, fault = tally.next - first, error.reply_text
             if channel.busy:  # with the last of these
@@ -291,11 +353,11 @@ class InternalPublisher(InternalConnection):
                 invalid[indexes[at + done]] = fault
                 done += 1
             at += done
-        return self._result(route.address, contents, count, refused, invalid, problem)
+        return self._result(addresses, contents, count, refused, invalid, problem)
 
     def _result(
         self,
-        address: RoutingAddress,
+        addresses: list[RoutingAddress],
         contents: list[Content],
         count: int,
         refused: frozenset[int],
@@ -304,7 +366,8 @@ class InternalPublisher(InternalConnection):
     ) -> PublishResult:
         """Return the result of the first `count` contents, and have these confirmed and delivered.
 
-        Raises InternalFault (541) if a bug has ended a job, which closes the connection.
+        `addresses` are those of each content, or the one of all. Raises InternalFault (541) if a bug has ended a job,
+        which closes the connection.
         """
         if self.state == CLOSED or self._channel.closing:
             raise InternalFault("the broker failed to publish a message")
@@ -312,6 +375,7 @@ class InternalPublisher(InternalConnection):
             invalid = {index: reason for index, reason in invalid.items() if index < count}
             refused = frozenset(index for index in refused if index < count)
         for index in invalid:
+            address = addresses[index if len(addresses) > 1 else 0]
             self.discard(address.exchange, address.routing_key, contents[index], INVALID)
         ticket, self._tally.ticket = self._tally.ticket, 0
         log = self._channel.vhost.traffic_log
@@ -348,7 +412,7 @@ class InternalPublisher(InternalConnection):
         assert exchange is not None
         self._channel.vhost.exchange(exchange)
         left_out, self._tally.left_out = self._tally.left_out, []
-        return self._result(NO_ADDRESS, [], 1, frozenset((0,) if left_out else ()), {})
+        return self._result([NO_ADDRESS], [], 1, frozenset((0,) if left_out else ()), {})
 
     def _direct_route(self, queue: Queue, exchange: str, routing_key: str) -> Route:
         """Return the route to one queue; successive messages often have the same."""
@@ -356,7 +420,8 @@ class InternalPublisher(InternalConnection):
         if route is None or route.queues != (queue,) or (exchange, routing_key) != self._direct_from:
             address = RoutingAddress(exchange, routing_key)
             default = self._channel.vhost.exchange("")
-            route = self._direct = Route(address, default, (queue,), False, X_DEATH, direct=True)
+            targets = route.queues if route is not None and route.queues == (queue,) else (queue,)
+            route = self._direct = Route(address, default, targets, False, X_DEATH, direct=True)
             self._direct_from = exchange, routing_key
         return route
 
@@ -400,7 +465,7 @@ class InternalPublisher(InternalConnection):
         if emissions is not None and emissions.full:
             self.suspend()
             emissions.when_enqueued(self.resume)
-        return self._result(address, contents, count, refused, invalid)
+        return self._result([address], contents, count, refused, invalid)
 
     def _enqueue_federated(self, steps: EnqueueSteps | EnqueueResult, address: RoutingAddress, content: Content) -> Job:
         """Do the steps, if there are any, and record the result of the type."""

@@ -67,7 +67,7 @@ class ManagementChannel(InternalConnection):
         check_new: CheckNew = allow_new,
     ) -> None:
         super().__init__(node, settings, peer, report, user, vhost)
-        self._check_new = self._channel.check_new = check_new
+        self._check_new = self._channel.object_check = check_new
         self._channel.on_full = self._note_full
         self._returned = 0  # messages, before the last publish
         self._refused = False  # the last publish
@@ -99,7 +99,7 @@ class ManagementChannel(InternalConnection):
     ) -> Queue:
         """Create a queue that is not exclusive, or return the existing one if it is equivalent."""
         name = strip_line_ends(short("the name of a queue", name))
-        self._channel.check_new = check_new or self._check_new
+        self._channel.object_check = check_new or self._check_new
         return checked_operations.declare_queue(
             self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
         )

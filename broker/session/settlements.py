@@ -98,15 +98,15 @@ def settle_in_steps(
     Those of the first run are from `taken`, which has others that were shed. Queues deliver nothing until all messages
     are requeued, which keeps their order. The steps of `first` are done before the runs are settled.
     """
-    queues: set[Queue] = set()
+    queues: dict[Queue, None] = {}
     shed = taken.shed if taken is not None else None
     try:
         for index, (settlement, deliveries) in enumerate(runs):
             parts = queues_in_parts(deliveries, shed if not index else None) if settlement.requeues else ()
             for some_queues, looked in parts:
-                others = some_queues - queues
+                others = some_queues.difference(queues)
                 for queue in others:
-                    queues.add(queue)
+                    queues[queue] = None
                     queue.pause()
                 yield RUN_COST + (looked >> LOOK_SHIFT) + (len(others) >> PAUSE_SHIFT)
         yield from first
@@ -176,11 +176,11 @@ def dead_lettered(node: Node, queues: Collection[Queue]) -> Iterator[int]:
         yield AWAITS_OTHERS
 
 
-def resume_in_steps(queues: set[Queue]) -> Iterator[int]:
-    """Resume paused queues as part of a job, and remove them from the set."""
+def resume_in_steps(queues: dict[Queue, None]) -> Iterator[int]:
+    """Resume paused queues as part of a job, and remove them from the dictionary."""
     while queues:
         for _ in range(min(SLICE, len(queues))):
-            queues.pop().resume()
+            queues.popitem()[0].resume()
         yield SLICE
 
 

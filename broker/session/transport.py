@@ -51,6 +51,8 @@ def bracketed(host: str) -> str:
 class TransportPort:
     """The transport of one connection, as its session uses it."""
 
+    __slots__ = ()  # there are very many
+
     def flush_soon(self) -> None:
         """Call `Connection.take_output` before this turn of the loop ends, and then `Connection.flushed`."""
 

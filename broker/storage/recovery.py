@@ -411,10 +411,18 @@ class _Scan:
                     part.restore(part_state)
                     block.parts.append(part)
                     if part.ids is None:
+                        if part_state.size > self._most_ids(part.number):
+                            raise ValueError(f"segment {part.number} has {part_state.size} messages")
                         part.extend(part_state.size)  # the last ones may be damaged, and have copies
                         self._saved_blocks[part.number] = block
             if block.parts:
                 self._index.add(block)
+
+    def _most_ids(self, number: int) -> int:
+        """Return how many messages may have been written first to a segment, by its present length or the saved one."""
+        saved = self._saved.segments.get(number)
+        longest = max(self._sizes[number], saved.length if saved is not None else 0, SPAN_BYTES)
+        return longest // MESSAGE_BYTES
 
     def whole_end(self, segment: Segment, durable_bytes: int) -> int:
         """Return the end of the last segment without the batches that a power cut has torn.
@@ -444,8 +452,7 @@ class _Scan:
 
     def read(self, segment: Segment, size: int, report: list[str], end_id: int) -> None:
         """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
-        longest = max(self._sizes[segment.number], SPAN_BYTES)
-        self._end_id = min(end_id, segment.first_id + longest // MESSAGE_BYTES)
+        self._end_id = min(end_id, segment.first_id + self._most_ids(segment.number))
         block = self._saved_blocks.get(segment.number)
         if block is None or block.first_id != segment.first_id:  # that of a segment which has not been durable
             block = new_block(segment.number, segment.first_id)
@@ -714,7 +721,8 @@ class _Scan:
         total = marks = dropped = 0
         for id_, body_bytes, mark in entries.in_order():
             block = find(id_)
-            assert block is not None, "it was added with its message"
+            if block is None:
+                raise ValueError(f"message {id_} is in no block")
             if not exists:
                 dropped += wants(block, queue, id_)
                 unwanted(block, queue, id_)
@@ -743,7 +751,8 @@ class _Scan:
         at = 0
         while at < len(run.ids):
             block = self._index.find(run.ids[at])
-            assert block is not None, "it was added with its message"
+            if block is None:
+                raise ValueError(f"message {run.ids[at]} is in no block")
             blocks.append(block)
             at = bisect_left(run.ids, block.end_id, at)
         if any(len(block.parts) > 1 or block.parts[0].ids or block.parts[0].sharing for block in blocks):

@@ -98,7 +98,7 @@ class Sharing:
         if count > WORD:
             words = self._wide[bits : bits + -(-count // WORD)]
             bits = sum(word << WORD * location for location, word in enumerate(words))
-        return [self._sets[at + 1 + bit] for bit in range(count) if bits >> bit & 1]
+        return [queue for bit, queue in enumerate(self._sets[at + 1 : at + 1 + count]) if bits >> bit & 1]
 
     def wants(self, index: int, queue: int) -> bool:
         """Whether a queue to which the message was routed still wants it."""

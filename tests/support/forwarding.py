@@ -6,6 +6,7 @@ from typing import Any, cast
 from warren.broker.amqp.field_table import Table
 from warren.broker.amqp.framing import content_frames
 from warren.broker.amqp.properties import Properties
+from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
 from warren.broker.session.internal_publisher import InternalPublisher
 from warren.broker.session.settings import Settings
@@ -91,12 +92,19 @@ class Forwarding:
         self.node.clock.run_next(self.node.clock.now_ms())
         await asyncio.sleep(0)
 
-    def bodies(self) -> list[bytes]:
+    def messages(self) -> list[Message]:
         """Take all ready messages out of the queue."""
         taken = []
         while (found := self.vhost.queues["q"].get(True)) is not None:
-            taken.append(found[1].body)
+            taken.append(found[1])
         return taken
+
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages()]
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """Take all ready messages out of the queue, and return their exchanges and routing keys."""
+        return [(message.address.exchange, message.address.routing_key) for message in self.messages()]
 
     def limit(self, length: int) -> None:
         definition = {"max-length": length, "overflow": "reject-publish"}

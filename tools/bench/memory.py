@@ -52,7 +52,7 @@ def connections(broker: Broker, count: int = CONNECTIONS) -> Iterator[Demand]:
         opened += [Connection(broker.port) for _ in range(count)]
         time.sleep(SETTLE_S)
         after = _rss(broker)
-        yield Demand("idle connection with one channel", (after - before) / count / 1024, 50, "KiB")
+        yield Demand("idle connection with one channel", (after - before) / count / 1024, 6, "KiB")
     finally:
         for connection in opened:
             connection.socket.close()

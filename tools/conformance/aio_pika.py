@@ -20,6 +20,12 @@ class Aiormq(SdistSuite):
     pytest = PYTEST
     options = ("-p", "no:asyncio")
     tests = ("tests",)
+    explained = (
+        (
+            "tests.test_connection_futures::test_connection_close_during_publish_drain",
+            "expects the error of one of two tasks of the client that end at the same time",
+        ),
+    )
 
     def run(self, folder: Path, broker: Broker) -> list[Case]:
         source = folder / "source"
@@ -44,6 +50,12 @@ class AioPika(SdistSuite):
     extra = ("aiormq==7.2.4", "shortuuid==1.0.13", "timeout-decorator==0.5.0")
     options = ("-p", "no:asyncio", "--tb=native")
     tests = ("tests",)
+    explained = (
+        (
+            "tests.test_memory_leak::test_leak_unclosed_channel",
+            "counts channels that tasks of the client may still refer to",
+        ),
+    )
     docker_url = ""
 
     def environment(self, broker: Broker) -> dict[str, str]:

@@ -9,6 +9,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -20,7 +21,8 @@ from types import TracebackType
 import pika
 import trustme
 
-from tests.support.broker_process import BrokerProcess, Process
+from tests.support.broker_process import WARRENCTL, BrokerProcess, Process, command_line
+from tests.support.checkout import ROOT
 from tests.support.polling import until
 
 PORT = 5672
@@ -63,6 +65,17 @@ class Broker:
     def product(self) -> str:
         """Return the name and the version of the running broker."""
         raise NotImplementedError
+
+    def control(self) -> list[str]:
+        """Return the first words of a command line of rabbitmqctl for this broker."""
+        raise NotImplementedError
+
+    def rabbitmqctl(self) -> Path:
+        """Return the path of a program that is rabbitmqctl for this broker."""
+        program = self.folder / "rabbitmqctl"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(self.control())} "$@"\n')
+        program.chmod(0o755)
+        return program
 
     def __enter__(self) -> "Broker":
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -122,8 +135,12 @@ class Warren(Broker):
     def product(self) -> str:
         return f"Warren {importlib.metadata.version('warrenmq')}"
 
+    def control(self) -> list[str]:
+        data = str(self.folder / "data")
+        return ["env", f"PYTHONPATH={ROOT}", *command_line("--data", data, module=WARRENCTL)]
+
     def launch(self, configuration: Path) -> Process:
-        broker = BrokerProcess(self.folder, amqp=None, fork=False)
+        broker = BrokerProcess(self.folder, amqp=None, node=NODE, fork=False)
         self.log = broker.output
         broker.launch(config=configuration)
         return broker.process
@@ -139,6 +156,9 @@ class RabbitMQ(Broker):
     def product(self) -> str:
         with pika.BlockingConnection(pika.URLParameters(URL)) as connection:
             return f"RabbitMQ {connection._impl.server_properties['version']}"
+
+    def control(self) -> list[str]:
+        return ["env", f"HOME={self.folder}", str(self.bin / "rabbitmqctl"), "-n", NODE]
 
     def launch(self, configuration: Path) -> Process:
         with self.log.open("wb") as log:

@@ -21,11 +21,11 @@ class Celery(SdistSuite):
     what = "`t/integration`, results in Redis"
     sha256 = "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0"
     time_limit_s = 2400
-    features = "[redis,sqlalchemy,auth,yaml,msgpack,tblib,pydantic]"
+    features = "[redis,sqlalchemy,auth,yaml,msgpack,tblib,pydantic,django]"
     pytest = ("pytest==9.0.3", "pytest-timeout==2.4.0", "pytest-rerunfailures==16.7")
     extra = (
         "kombu==5.7.0", "pytest-subtests==0.15.0", "pytest-order==1.5.0", "pytest-click==1.1.0", "freezegun==1.5.5",
-        "pytest-celery==1.3.0",
+        "pytest-celery==1.3.0", "Django==5.2.8",
     )  # fmt: skip
     tests: Sequence[str] = ("t/integration",)
     settings = "pyproject.toml"

@@ -1,6 +1,7 @@
 """Docker's calls with which the suites of aio-pika and aiormq start RabbitMQ: each container is the suite's broker."""
 
 import json
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -13,20 +14,28 @@ CONTAINER = {"NetworkSettings": {"Ports": {f"{port}/tcp": [{"HostPort": str(port
 class Docker:
     """A server of the calls during the context, at `url`.
 
-    A container that is killed stays down until it is started or removed: the next container is the same broker.
+    A container that is killed stays down until it is started or removed: the next container is the same broker. Each
+    command in a container is one of rabbitmqctl, and has ended when its start is answered.
     """
 
     def __init__(self, broker: Broker) -> None:
+        commands: list[list[str]] = []
+        statuses: dict[int, int] = {}
+
         class Calls(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.answer(200, CONTAINER)
+                match self.path.split("/")[1:]:
+                    case ["exec", command, "json"]:
+                        self.answer(200, {"Running": False, "ExitCode": statuses[int(command)]})
+                    case _:
+                        self.answer(200, CONTAINER)
 
             def do_DELETE(self) -> None:
                 broker.start()
                 self.answer(204)
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 match self.path.partition("?")[0].split("/")[1:]:
                     case ["containers", "create"]:
                         self.answer(201, {"Id": "broker"})
@@ -36,6 +45,14 @@ class Docker:
                     case ["containers", _, "kill"]:
                         broker.kill()
                         self.answer(204)
+                    case ["containers", _, "exec"]:
+                        commands.append(json.loads(body)["Cmd"][1:])
+                        self.answer(201, {"Id": str(len(commands) - 1)})
+                    case ["exec", command, "start"]:
+                        program = broker.rabbitmqctl()
+                        ended = subprocess.run([program, *commands[int(command)]], capture_output=True)
+                        statuses[int(command)] = ended.returncode
+                        self.answer(200)
                     case ["images", "create"]:
                         self.answer(200)
                     case _:

@@ -65,6 +65,7 @@ class PythonSuite(Suite):
             "--rootdir=.",
             f"--timeout={TEST_TIMEOUT_S}",
             f"--reruns={RERUNS}",
+            "-rfER",
             f"--junitxml={report}",
             *self.options,
             *self.tests,

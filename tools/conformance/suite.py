@@ -22,7 +22,7 @@ class Suite:
 
     `what` is the part of the sources that is run, `left_out` are parts that are not, with the reason. `explained` are
     tests that may fail against Warren, by the beginning of their name, with the reason: any other failure fails the
-    run.
+    run. `explained_elsewhere` are tests that only RabbitMQ may fail.
     """
 
     name = ""
@@ -32,6 +32,7 @@ class Suite:
     time_limit_s = RUN_TIMEOUT_S
     left_out: Sequence[tuple[str, str]] = ()
     explained: Sequence[tuple[str, str]] = ()
+    explained_elsewhere: Sequence[tuple[str, str]] = ()
 
     def prepare(self, folder: Path) -> None:
         """Fetch the suite into the folder, which exists and is empty. Raises Unavailable."""
@@ -58,10 +59,12 @@ class Suite:
 
     def reason(self, name: str) -> str | None:
         """Return why the test of this name may fail against Warren, or None."""
-        for beginning, reason in self.explained:
-            if name.startswith(beginning):
-                return reason
-        return None
+        return next((reason for beginning, reason in self.explained if name.startswith(beginning)), None)
+
+    def explanation(self, name: str) -> tuple[str, str]:
+        """Return the beginning of the test's name for which there is a reason, and the reason; or its whole name."""
+        known = [*self.explained, *self.explained_elsewhere, (name, "not explained")]
+        return next((beginning, reason) for beginning, reason in known if name.startswith(beginning))
 
 
 def needed(program: str, package: str) -> str:

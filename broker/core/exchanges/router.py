@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from ...amqp.field_table import FIELDS_SHIFT
+from ...amqp.properties import HEADERS
 from ..jobs.scheduler import STORE_SHIFT, UNLIMITED
 from ..messages.binding import Destination
 from ..messages.journal_port import Journal
@@ -265,8 +266,8 @@ class Route:
             self._set_targets(search.targets if search.stable else None)
 
     def needs_message(self, raw: bytes) -> bool:
-        """Return whether the properties contain a marker, so that the message must be routed by itself."""
-        return any(marker in raw for marker in self.markers)
+        """Return whether the headers have a marker, so that the message must be routed by itself. HOT: bench K."""
+        return bool(raw[0] << 8 & HEADERS) and any(marker in raw for marker in self.markers)
 
 
 def exists(exchange: Exchange, exchanges: Mapping[str, Exchange]) -> bool:

@@ -15,16 +15,19 @@ class SortedEntries:
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
-        self._blocks: list[list[Entry]] = [[]]  # none is empty, unless there is no entry
+        self._blocks: list[list[Entry]] = []  # none of them is empty
 
     def __bool__(self) -> bool:
-        return bool(self._blocks[0])
+        return bool(self._blocks)
 
     def first(self) -> Entry:
         return self._blocks[0][0]
 
     def add(self, entry: Entry) -> None:
         blocks = self._blocks
+        if not blocks:
+            blocks.append([entry])
+            return
         index = self._block_of(entry) if len(blocks) > 1 else 0
         block = blocks[index]
         insort(block, entry)
@@ -51,6 +54,6 @@ class SortedEntries:
     def _pop(self, index: int, at: int) -> Entry:
         block = self._blocks[index]
         entry = block.pop(at)
-        if not block and len(self._blocks) > 1:
+        if not block:
             del self._blocks[index]
         return entry

@@ -368,6 +368,8 @@ def publish_varied(channel: Channel, routes: Iterable[Route], contents: list[byt
                 publish_one(channel, route, message, in_slices)
                 if in_slices and (connection.suspended or connection.spent > ENQUEUE_COST):
                     return published
+                if all_or_none and channel.confirms is not None and channel.confirms.has_refusals:
+                    return published  # no queue gets one behind it
                 continue
             if run is None or (
                 route is not run.route
@@ -405,7 +407,8 @@ def enqueue_runs(channel: Channel, runs: dict[Targets, RouteRun], in_slices: boo
         header_bytes = header_bytes_of(run.messages) if some_long else 0
         route = run.route
         long = run.body_bytes + header_bytes > route.long_bytes or header_bytes > route.read_bytes
-        if long or len(run.queues) > FEW or must_wait(channel.vhost.ledger, run.queues):
+        waits = not channel.all_or_none and must_wait(channel.vhost.ledger, run.queues)
+        if long or len(run.queues) > FEW or waits:
             steps = enqueue_in_steps(channel, route, run.messages, run.queues, run.mandatory, ())
             do_in_steps(channel, run.messages, steps, in_slices)
             return

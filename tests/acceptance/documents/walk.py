@@ -41,7 +41,7 @@ OPTIONAL = {"management.tcp.port": "15672", "prometheus.tcp.port": "15692"}  # i
 ATTEMPTS = 100
 MAPPED = ("/etc/warren", "/var/lib/warren", "/opt/warren")
 SERVERS = "server-a,server-b"  # the PostgreSQL servers of the documents
-READY = re.compile(r'"event": "ready"')
+READY = re.compile(r'"event":"ready"')
 BESIDE = "../warren"
 CLONED = shutil.ignore_patterns(
     *(".git", ".venv", "build", "node_modules", "__pycache__", "*.so", "*.egg-info", ".*_cache", ".hypothesis")

@@ -43,6 +43,21 @@ def only_line(text: str) -> str:
         ("copy --from d", " copy: missing: --to (`warren help copy` shows the usage)"),
         ("-x help", " help: there is no option -x (`warren help help` shows the usage)"),
         ("--vers", ": there is no option --vers; did you mean --version? (`warren help` shows the usage)"),
+        *(
+            (f"{line} 5673", f" serve: there is no option {line.split()[1]}; did you mean {meant}? (")
+            for line, meant in (
+                *(("serve --port", "--amqp"), ("serve --listen", "--amqp"), ("serve -p", "--amqp")),
+                *(("serve --datadir", "--data"), ("serve -c", "--config"), ("serve --config-file", "--config")),
+                *(("serve --prometheus", "--metrics"), ("serve --verbose", "--log-level")),
+            )
+        ),
+        ("doctor --port=1", " doctor: there is no option --port (`"),
+        ("serve --detached", " serve: there is no option --detached (`"),
+        ("start", ": there is no command start; did you mean serve? ("),
+        ("status", ": there is no command status; did you mean warrenctl status? ("),
+        ("stop", ": there is no command stop; did you mean warrenctl stop? ("),
+        ("store list", " store: there is no action list (`"),
+        ("xyzzy", ": there is no command xyzzy (`"),
     ],
 )
 def test_a_wrong_command_line_ends_warren_with_one_sentence(

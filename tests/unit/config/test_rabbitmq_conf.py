@@ -51,6 +51,7 @@ def test_comments_and_empty_lines_say_nothing_but_count() -> None:
     ("line", "says"),
     [
         ("a", "f:1: 'a' is not KEY = VALUE"),
+        ("[{rabbit, []}].", "f:1: '[{rabbit, []}].' is not KEY = VALUE: Erlang terms are not read"),
         ("a =", "f:1: a: has no value"),
         ("a = # none", "f:1: a: has no value"),
         ("= 1", "is not KEY = VALUE"),
@@ -103,6 +104,18 @@ def test_an_element_with_thousands_of_digits_is_a_name(conf: Path) -> None:
         ("nonsense = 1", "unknown key nonsense"),
         ("listeners.tcp.a.b = 1", "unknown key listeners.tcp.a.b"),
         ("management.tcp.prot = 1", "unknown key management.tcp.prot; did you mean management.tcp.port?"),
+        ("listners.tcp.default = 1", "listners.tcp.default; did you mean listeners.tcp.default?"),
+        (r"loopback_user.a\.b = true", r"loopback_user.a\.b; did you mean loopback_users.a\.b?"),
+        ("disk_free_limit = 1GB", "disk_free_limit; did you mean disk_free_limit.absolute?"),
+        ("vm_memory_high_watermark = 0.4", "; did you mean vm_memory_high_watermark.relative?"),
+        ("node = a@b", "unknown key node; did you mean warren.node?"),
+        ("management.listener.prot = 1", "management.listener.prot; did you mean management.tcp.port?"),
+        ("cluster_formaton.node_type = disc", "; did you mean cluster_formation.node_type?"),
+        ("net_tiktime = 60", "; did you mean net_ticktime?"),
+        (
+            "management.sample_retention_policy.global = 1",
+            "; did you mean management.sample_retention_policies.global.NAME?",
+        ),
         ("channel_max = many", "channel_max: 'many' is not a number from 0 to 65535"),
         ("channel_max = 65536", "channel_max: '65536' is not a number from 0 to 65535"),
         ("channel_max = -1", "channel_max: '-1' is not"),
@@ -125,7 +138,8 @@ def test_an_element_with_thousands_of_digits_is_a_name(conf: Path) -> None:
         ("warren.data_dir = ''", "warren.data_dir: is empty"),
         ("listeners.tcp.default = localhost", "'localhost' is not PORT or ADDRESS:PORT"),
         ("listeners.tcp.default = 127.0.0.1:65536", "'65536' is not a port"),
-        ("listeners.tcp = 5672", "listeners.tcp: '5672' is not one of none"),
+        ("listeners.tcp = 5672", "'5672' is not one of none; did you mean listeners.tcp.default?"),
+        ("loopback_users = guest", "'guest' is not one of none; did you mean loopback_users.guest?"),
         ("default_queue_type = stream", "'stream' is not one of classic"),
         ("default_pass = encrypted:abc", "default_pass: an encrypted value cannot be read here"),
     ],
@@ -135,6 +149,17 @@ def test_what_a_file_may_not_say_is_told_with_file_line_and_key(conf: Path, text
     refusal = refused(conf)
     assert refusal.startswith(f"{conf}:2: ")
     assert says in refusal
+
+
+@pytest.mark.parametrize(
+    "key",
+    # the last ones have names like those of keys with a free element, or more of a key than can be compared in time
+    ["nonsense", "port", "tls.cert", "amqp.port", "users.guest", "averylongnameindeed.guest", "x." * 99 + "port",
+     "listeners.tc" + "p" * 500_000],
+)  # fmt: skip
+def test_a_key_like_no_other_has_no_suggestion(conf: Path, key: str) -> None:
+    conf.write_text(f"{key} = 1")
+    assert "did you mean" not in refused(conf)
 
 
 def test_a_file_that_is_not_utf8_or_cannot_be_read_is_told_in_one_line(conf: Path) -> None:

@@ -1,9 +1,11 @@
 """The precedence of option, environment, conf.d, file and default; and reloads."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import ROOT
 from warren.broker.config import ConfigError, parse_address
 from warren.broker.config.config import Log, LogLevels
 
@@ -145,6 +147,57 @@ def test_variables_without_effect_are_named_in_one_warning() -> None:
     given = sources(environment=followed | links | others)
     given.load()
     assert given.warnings == ["environment: RABBITMQ_DEFAULT_PASSWORD, RABBITMQ_ERLANG_COOKIE: ignored"]
+
+
+ADVANCED = """[{rabbit, [{consumer_timeout, undefined}, {'tcp_listeners', [5672]}, % {heartbeat, 5}
+  {ssl_options, [{verify, verify_peer}]}]}, {kernel, [{net_ticktime, 60}]}]."""
+
+
+@pytest.mark.parametrize(
+    ("text", "such"),
+    [
+        (ADVANCED.encode(), ", such as consumer_timeout, listeners.tcp.default, ssl_options"),
+        (b"[{rabbitmq_shovel, [{shovels, []}]}].", ""),
+        (b"\xff", ""),
+        (b"%% nothing but {heartbeat, 5}\n[\n].\n", None),
+        (b"", None),
+    ],
+)
+def test_an_advanced_config_beside_rabbitmq_conf_is_named_with_what_to_do(
+    tmp_path: Path, text: bytes, such: str | None
+) -> None:
+    file, advanced = tmp_path / "rabbitmq.conf", tmp_path / "advanced.config"
+    file.write_text("")
+    advanced.write_bytes(text)
+    advice = f"write its settings to rabbitmq.conf{such} (docs/migration.md has a table)"
+    warnings = [] if such is None else [f"{advanced}: Warren reads no Erlang terms: {advice}"]
+    given = sources(file)
+    given.load()
+    assert given.warnings == warnings
+    given = sources(environment={"RABBITMQ_ADVANCED_CONFIG_FILE": str(advanced.with_suffix(""))})
+    given.load()
+    assert given.warnings == ["environment: RABBITMQ_ADVANCED_CONFIG_FILE: ignored", *warnings]
+
+
+def test_an_advanced_config_is_not_looked_for_beside_a_file_of_another_name(tmp_path: Path, conf: Path) -> None:
+    conf.write_text("")
+    (tmp_path / "advanced.config").write_text(ADVANCED)
+    given = sources(conf, environment={"RABBITMQ_ADVANCED_CONFIG_FILE": str(tmp_path / "none")})
+    given.load()
+    assert given.warnings == ["environment: RABBITMQ_ADVANCED_CONFIG_FILE: ignored"]
+
+
+def test_what_the_table_of_advanced_config_names_are_keys_here(tmp_path: Path, conf: Path) -> None:
+    document = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\{rabbit.*)` \| `(.* = .*)` \|$", document, re.MULTILINE)
+    assert len(rows) == 13
+    conf.write_text("\n".join(line for _, line in rows))
+    given = sources(conf)
+    assert given.load().consumer_timeout_ms is None and given.warnings == []
+    (tmp_path / "advanced.config").write_text(", ".join(terms for terms, _ in rows))
+    given = sources(environment={"RABBITMQ_ADVANCED_CONFIG_FILE": str(tmp_path / "advanced.config")})
+    given.load()
+    assert ", such as consumer_timeout, default_consumer_prefetch, listeners.tcp.default, " in given.warnings[1]
 
 
 def test_an_error_of_a_variable_names_it() -> None:

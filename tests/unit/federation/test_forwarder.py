@@ -34,6 +34,23 @@ async def test_what_has_to_be_stored_is_acknowledged_when_it_is(house: Forwardin
     assert house.transport.acked == [2]
 
 
+async def test_each_delivery_keeps_its_own_key(house: Forwarding) -> None:
+    house.channel.bind("q", "x", "other")
+    keys = [b"k", b"other", b"unbound", b"k", b"other \xff"]
+    house.forwarder.take([delivery(tag, key=key) for tag, key in enumerate(keys, 1)])
+    assert house.transport.acked == [5] and house.status.forwarded == 5
+    assert house.addresses() == [("x", "k"), ("x", "other"), ("x", "k")]
+
+
+async def test_what_drains_into_a_queue_keeps_the_exchanges_and_keys_that_it_had(house: Forwarding) -> None:
+    house.forwarder.drain_into = house.vhost.queues["q"]
+    addresses = [(b"x", b"1"), (b"y", b"1"), (b"y", b"2"), (b"", b"q")]
+    some = [delivery(tag, key=key)._replace(exchange=exchange) for tag, (exchange, key) in enumerate(addresses, 1)]
+    house.forwarder.take(some)
+    assert house.transport.acked == [4]
+    assert house.addresses() == [(exchange.decode(), key.decode()) for exchange, key in addresses]
+
+
 async def test_what_becomes_safe_after_the_link_has_ended_is_not_acknowledged(house: Forwarding) -> None:
     house.forwarder.take([delivery(1, delivery_mode=2)])
     house.forwarder.close()

@@ -6,7 +6,8 @@ from tests.support.in_process import InProcessPeer, socket_of
 from warren.broker.net import fair_turns
 from warren.broker.net.transport import FIRST_PIECE, Transport
 from warren.broker.session.connection import Connection
-from warren.broker.wire.method_encoder import HEARTBEAT
+from warren.broker.session.handshake import OUR_HEADER
+from warren.broker.wire.method_encoder import HEARTBEAT, close
 
 
 def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,21 +36,16 @@ def test_output_that_fails_ends_its_own_connection_alone(monkeypatch: pytest.Mon
     assert culprit not in broker.server.connections.values()
 
 
-def test_a_transport_that_asks_to_be_flushed_more_than_once_has_one_turn() -> None:
+def test_a_transport_that_asks_to_be_flushed_more_than_once_has_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = InProcessPeer()
     transport = socket_of(broker.connect()).transport
-    flushes = 0
-
-    def flush() -> None:
-        nonlocal flushes
-        flushes += 1
-
-    transport.flush = flush  # type: ignore[method-assign]
+    flushed: list[Transport] = []
+    monkeypatch.setattr(Transport, "flush", lambda self: flushed.append(self))
     for _ in range(8):
         broker.server.flush_soon(transport)
     while broker.loop.turn():
         pass
-    assert flushes == 1
+    assert flushed == [transport]
 
 
 def test_connections_with_much_input_are_served_one_piece_each_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +72,43 @@ def test_connections_with_much_input_are_served_one_piece_each_in_turn(monkeypat
     assert all(after - before <= 1 for before, after in zip(turns, turns[1:], strict=False))
     for client in clients:
         assert client.channel().declare().queue
+
+
+COMING_AND_GOING = {
+    "logins": lambda transport: transport.data_received(OUR_HEADER),
+    "closes": lambda transport: transport.data_received(close(0, 200, "", 0, 0)),
+    "ends": lambda transport: transport.eof_received(),
+    "losses": lambda transport: transport.connection_lost(None),
+    "departures": lambda transport: transport._departed(),
+}
+
+
+@pytest.mark.parametrize("kind", COMING_AND_GOING)
+def test_an_open_connection_does_not_wait_for_all_that_come_or_go(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    broker = InProcessPeer()
+    client = broker.connect()
+    ch = client.channel()
+    queue = ch.declare("queue").queue
+    many = [socket_of(broker.dial() if kind == "logins" else broker.connect()).transport for _ in range(50)]
+    broker.settle()
+    monkeypatch.setattr(fair_turns, "TURN_S", 0.0)
+    for transport in many:
+        COMING_AND_GOING[kind](transport)
+    ch.publish("", queue, b"body")
+    socket = socket_of(client)
+    socket.transport.data_received(bytes(socket.incoming))
+    socket.incoming.clear()
+    broker.loop.turn()
+    assert broker.node.vhosts["/"].queues[queue].ready == 1
+    turns = 1
+    while broker.loop.turn():
+        turns += 1
+    assert turns >= len(many) - 1, "one that comes or goes took the turn of another"
+    connections = broker.server.connections
+    if kind == "logins":
+        assert len(connections) == 51 and {each.state_text for each in connections.values()} == {"running", "starting"}
+    else:
+        assert [each.state_text for each in connections.values() if each.state_text != "closing"] == ["running"]
 
 
 def test_input_that_was_read_before_the_socket_was_lost_is_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The internal publisher: its messages are treated like those of clients."""
 
+import random
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from warren.broker.amqp.properties import Properties
 from warren.broker.core.access.users import INTERNAL_NAME
 from warren.broker.core.exchanges.exchange_context import ExchangeContext
 from warren.broker.core.exchanges.exchange_type import ExchangeType, UpstreamExchange
+from warren.broker.core.exchanges.router import Route
 from warren.broker.core.messages.binding import Destination
 from warren.broker.core.messages.message import Message
 from warren.broker.core.node.node import Node
@@ -22,7 +24,8 @@ from warren.broker.core.queues.flow_control import HOLD_ABOVE
 from warren.broker.core.queues.route_target import ACCEPTED, DURABLE, EnqueueResult, RouteTarget
 from warren.broker.core.queues.traffic_log import Origin, TrafficLog
 from warren.broker.core.vhost.tracer import Tracer
-from warren.broker.session.internal_publisher import Content, InternalPublisher
+from warren.broker.session.internal_publisher import Content, InternalPublisher, PublishResult
+from warren.broker.session.methods import publish
 from warren.broker.session.publisher_throttle import HOLD_MS
 from warren.broker.session.settings import Settings
 
@@ -257,9 +260,113 @@ def test_indexes_of_refusals_count_what_is_invalid_before_them(scenario: Scenari
     assert sorted(taken.refused) == [2, 3, 4, 5]
 
 
+def test_no_queue_gets_what_is_behind_a_content_whose_copy_is_refused(scenario: Scenario) -> None:
+    scenario.channel.declare("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    copied = content(b"0", headers=Table.of({"CC": ["full"]}))
+    assert scenario.inflow.publish("", "q", [copied, content(b"1"), content(b"2", priority=1)]).refused == {0, 1, 2}
+    assert not scenario.messages()
+
+
+QUEUES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "head": {"x-max-length": 3},
+    "full": {"x-max-length": 4, "x-overflow": "reject-publish"},
+    "short-lived": {"x-message-ttl": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "plain"},
+    "priorities": {"x-max-priority": 3},
+}
+WORDS = ("a", "b", "c", "d")
+
+
+def any_content(dice: random.Random) -> Content:
+    """Return a content of any kind: plain, invalid, with more keys, priorities or a time to live, large or empty."""
+    kinds: list[dict[str, Any]] = [
+        *[{}, {}, {}, {"delivery_mode": 2}, {"priority": dice.randrange(5)}, {"expiration": "0"}],
+        *[{"expiration": "soon"}, {"headers": Table.of({"CC": ["a.b", "plain"]})}, {"headers": Table.of({"BCC": 1})}],
+    ]
+    body = b"%d " % dice.getrandbits(32) + bytes(dice.choice((0, 0, 10, 2_000)))
+    return content(body, dice.choice((3, 3, 4)), dice.choice((0, 0, 7)), **dice.choice(kinds))
+
+
+def published(seed: int, each: bool) -> tuple[object, ...]:
+    """Publish random contents with random keys, until one is refused: together, or one by one."""
+    dice = random.Random(seed)
+    scenario = Scenario(max_message_size=1_500)
+    if dice.random() < 0.2:
+        scenario.vhost.add_tracer(CountingTracer())
+    scenario.channel.exchange("x", dice.choice(("topic", "topic", "direct")))
+    scenario.channel.exchange("y", "headers")
+    for name, arguments in QUEUES.items():
+        scenario.channel.declare(name, arguments=arguments)
+        if name != "full" or dice.random() < 0.5:
+            for _ in range(dice.randrange(3)):
+                pattern = ".".join(dice.choices((*WORDS, "*", "#"), k=2))
+                scenario.channel.bind(name, dice.choice(("x", "x", "x", "y")), pattern)
+    if dice.random() < 0.2:
+        scenario.vhost.bind("x", scenario.vhost.exchange("y"), "#", Table.EMPTY)
+    keys = [".".join(dice.choices(WORDS, k=2)) for _ in range(40)]
+    contents = [any_content(dice) for _ in keys]
+    result = PublishResult()
+    while result.count < len(keys) and not result.refused:
+        at = result.count
+        if each:
+            added = scenario.inflow.publish_each("x", keys[at:], contents[at:])
+        else:
+            added = scenario.inflow.publish("x", keys[at], contents[at : at + 1])
+        if not added.count:  # the turn has no more time
+            scenario.turn()
+        result.add(added)
+    scenario.turn()
+    queues = {
+        name: [(one.body, one.address.routing_key, one.property_bytes) for one in scenario.messages(name)]
+        for name in QUEUES
+    }
+    confirmed = scenario.vhost.statistics.publishing.confirm
+    end = min(result.refused, default=result.count)
+    invalid = sorted(item for item in result.invalid.items() if item[0] < end)
+    return end, invalid, queues, confirmed
+
+
+@pytest.mark.parametrize("seeds", [range(at, at + 25) for at in range(0, 100, 25)], ids=str)
+def test_contents_with_keys_of_their_own_fare_as_if_published_one_by_one(seeds: range) -> None:
+    for seed in seeds:
+        assert published(seed, each=True) == published(seed, each=False), seed
+
+
+def test_contents_with_keys_of_their_own_are_enqueued_together(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario.channel.exchange("x", "topic")
+    scenario.channel.bind("q", "x", "#")
+    keys = [f"k.{number % 50}" for number in range(500)]
+    calls: list[int] = []
+    enqueue = publish.enqueue
+
+    def counted(channel: Channel, route: Route, messages: list[Message], *rest: Any) -> EnqueueResult:
+        calls.append(len(messages))
+        return enqueue(channel, route, messages, *rest)
+
+    monkeypatch.setattr(publish, "enqueue", counted)
+    taken = scenario.inflow.publish_each("x", keys, [content(b"%d" % number) for number in range(500)])
+    assert (taken.count, calls) == (500, [500])
+    assert [message.address.routing_key for message in scenario.messages()] == keys
+
+
+def test_what_is_put_with_addresses_of_its_own_keeps_them_and_ends_where_there_is_no_room(scenario: Scenario) -> None:
+    scenario.channel.declare("short", arguments={"x-max-length": 3})
+    addresses = [(f"x{number // 2}", f"k{number}") for number in range(5)]
+    contents = [content(b"%d" % number) for number in range(5)]
+    for queue, kept in (("q", 5), ("short", 3)):
+        taken = scenario.inflow.put_each(scenario.vhost.queues[queue], addresses, contents)
+        assert (taken.count, taken.refused) == (5, frozenset(range(kept, 5)))
+        found = [(one.address.exchange, one.address.routing_key) for one in scenario.messages(queue)]
+        assert found == addresses[:kept]
+
+
 def test_a_missing_exchange_takes_nothing(scenario: Scenario) -> None:
     with pytest.raises(NotFound, match="no exchange 'gone'"):
         scenario.inflow.publish("gone", "q", [content()])
+    with pytest.raises(NotFound, match="no exchange 'gone'"):
+        scenario.inflow.publish_each("gone", ["q", "r"], [content(), content()])
     with pytest.raises(AccessRefused, match="internal"):
         scenario.inflow.publish("amq.rabbitmq.trace", "q", [content()])
     with pytest.raises(Invalid):

@@ -1,5 +1,6 @@
 """Bounds on the memory that a client can make the broker keep."""
 
+import gc
 import shutil
 import tracemalloc
 from pathlib import Path
@@ -46,6 +47,30 @@ def test_a_client_that_does_not_read_is_not_served_without_end() -> None:
         ch.reject(tag)
     broker.settle()
     assert broker.unsent_bytes(client) < 50_000_000
+
+
+def test_an_idle_connection_with_a_channel_takes_less_than_4000_bytes_beside_its_socket() -> None:
+    broker = InProcessPeer()
+    count, clients = 100, [broker.connect() for _ in range(10)]  # what is allocated once
+    for client in clients:
+        client.channel(1)
+    tracemalloc.start()
+    try:
+        before = broker_bytes()
+        for _ in range(count):
+            clients.append(broker.connect())
+            clients[-1].channel(1)
+        broker.log.clear()
+        assert (broker_bytes() - before) / count < 4000
+    finally:
+        tracemalloc.stop()
+
+
+def broker_bytes() -> int:
+    """Return the traced bytes that the broker's own lines have allocated."""
+    gc.collect()
+    mine = tracemalloc.Filter(True, "*/warren/*")
+    return sum(each.size for each in tracemalloc.take_snapshot().filter_traces([mine]).statistics("filename"))
 
 
 @pytest.mark.parametrize("delivery_mode", [1, 2])

@@ -1,11 +1,15 @@
 """Command lines of rabbitmqctl, parsed as rabbitmqctl does."""
 
+import argparse
 import shlex
 
 import pytest
 
+from warren.broker import cli
 from warren.broker.ctl.command_line import GLOBAL_SHORT, BadCommandLine, help_of, help_of_all, parse
 from warren.broker.ctl.commands import COMMANDS, GROUPS
+from warren.broker.ctl.missing_commands import OF_WARREN
+from warren.broker.plugin_host.loading import load_commands
 
 POLICY = ["exchange-federation", r"^federated\.", '{"federation-upstream-set":"all"}']
 
@@ -76,16 +80,28 @@ def test_short_options_are_those_of_the_command() -> None:
 @pytest.mark.parametrize(("line", "says"), [
     ("add_user", "Error (argument validation): not enough arguments.\nArguments given:\n\tadd_user"),
     ("delete_user a b", "Error (argument validation): too many arguments."),
-    ("list_users --nonsense", "Invalid options for this command:\n--nonsense : "),
-    ("list_users --priority 3", "Invalid options for this command:\n--priority : "),
+    ("list_users --nonsense", "Invalid options for this command:\n--nonsense : \nArguments given:"),
+    ("list_users --priority 3", "Invalid options for this command:\n--priority : \nArguments given:"),
     ("list_queus", "\nCommand 'list_queus' not found. \nDid you mean 'list_queues'? "),
-    ("xyzzy", "\nCommand 'xyzzy' not found. "),
+    ("xyzzy", "\nCommand 'xyzzy' not found. \n\nUsage"),
+    ("hlep", "\nCommand 'hlep' not found. \nDid you mean 'help'? "),
+    ("restore", "\nCommand 'restore' not found. \nDid you mean 'warren restore'? "),
+    ("migrate", "\nCommand 'migrate' not found. \nDid you mean 'warren migrate'? "),
+    ("list_users --formater=json", ":\n--formater : \nDid you mean '--formatter'? \nArguments given:"),
+    ("set_policy a b c --aply-to x", ":\n--aply-to : \nDid you mean '--apply-to'? \nArguments given:"),
+    ("--host localhost list_users", ":\n--host : \nDid you mean '--url'? \nArguments given:"),
     ("list_users --timeout", "requires an argument"),
 ])  # fmt: skip
 def test_a_wrong_line_gets_rabbitmqs_error(line: str, says: str) -> None:
     with pytest.raises(BadCommandLine) as wrong:
         parse(shlex.split(line))
     assert says in str(wrong.value)
+
+
+def test_the_commands_of_warren_are_known_by_name() -> None:
+    actions = cli.parser(load_commands(cli.OURS))._actions
+    (commands,) = (action.choices for action in actions if isinstance(action, argparse._SubParsersAction))
+    assert {*OF_WARREN, "help", "version"} == commands.keys()
 
 
 def test_an_option_is_of_the_same_kind_in_all_commands() -> None:
