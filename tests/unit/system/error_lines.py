@@ -1,39 +1,57 @@
 """The sentences in the sources with which commands of `warren` and `warrenctl` end, if not with status 0."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.support.checkout import ROOT
 
-SOURCES = (
-    *("broker/cli.py", "broker/config", "broker/ctl", "broker/plugin_host/loading.py", "broker/system_errors.py"),
-    *("broker/standard_streams.py", "broker/storage", "plugins/migration", "plugins/message_log/cli.py"),
-    *("plugins/message_log/compaction", "plugins/message_log/trace", "plugins/message_log/analysis/job.py"),
+# Where the commands are, whose exceptions are all in ERRORS or OTHERS, and where else those of ERRORS are raised
+COMMANDS = (
+    "broker/cli.py",
+    "broker/config",
+    "broker/ctl",
+    "broker/storage",
+    "plugins/migration",
+    "plugins/message_log",
 )
+SOURCES = ("broker", "federation", "plugins")
 # The place of the sentence among the arguments, by the name of what is called
 ERRORS = {
-    **dict.fromkeys(("CommandError", "ExitError", "ArgumentError", "OSError", "exit"), 1),
+    **dict.fromkeys(("CommandError", "ExitError", "ArgumentError", "OSError", "ConnectionError", "exit"), 1),
     **dict.fromkeys(("BadCommandLine", "Unreachable", "bad_argument", "complaint", "Unavailable", "failed"), 0),
     **dict.fromkeys(("ArgumentTypeError", "error", "print", "StorageFault", "NoBackup", "Unread", "Missing"), 0),
     **dict.fromkeys(("InUse", "PluginError", "JobRefused", "Busy", "NoExport", "ConfigError", "ValueError"), 0),
+    **dict.fromkeys(("wrong", "UnusableReport", "HTTPException", "Refused", "DefinitionsError"), 0),
+    "Contradiction": 1,
 }
-# Where those of Python are such sentences; elsewhere they are the reasons of others
-ONLY_IN = {"OSError": ("broker/system_errors.py", "broker/storage/postgresql/"), "ValueError": ("broker/config/",)}
+# Where those of Python are such sentences, and words that mean something else in other places
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "OSError": ("broker/system_errors.py", "broker/storage/"),
+    **dict.fromkeys(("ConnectionError", "HTTPException"), ("broker/ctl/",)),
+    **dict.fromkeys(("ValueError", "wrong"), ("broker/config/",)),
+    "Unavailable": ("broker/ctl/", "broker/storage/"),
+    **dict.fromkeys(("error", "failed"), COMMANDS),
+}
+# Exceptions of the same folders whose texts no command prints
+OTHERS = {"ConfirmedLost", "Fenced", "IncompleteRead", "NotImplementedError", "TypeError", "Vanished", "WriterEnded"}
 # Functions whose answers are such sentences or ends of them
-ANSWERS = ("contradiction", "missing", "uri_fault", "unknown", "no_right", "reason_of")
-TABLES = ("FILES", "NETWORK", "NO_ANSWER", "NO_HOST", "NO_MEMORY")  # constants that have them
+ANSWERS = ("contradiction", "missing", "uri_fault", "unknown", "no_right", "reason_of", "newer")
+# Constants that have them
+TABLES = ("FILES", "NETWORK", "NO_ANSWER", "NO_HOST", "NO_MEMORY", "REMEDIES")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Values = dict[str, list[ast.expr]]
 LEAST = 7  # letters that say something
 
 
-def sentences() -> Iterator[tuple[str, str]]:
-    """Yield the file and the sentence of each, with `...` for what varies."""
-    for name in SOURCES:
-        for path in sorted((ROOT / name).rglob("*.py")) if (ROOT / name).is_dir() else [ROOT / name]:
-            for text in dict.fromkeys(sentences_of(path)):
-                if letters(text) >= LEAST:
-                    yield path.relative_to(ROOT).as_posix(), text
+@functools.cache
+def sentences() -> tuple[tuple[str, str], ...]:
+    """Return the file and the sentence of each, with `...` for what varies."""
+    paths = [path for name in SOURCES for path in sorted((ROOT / name).rglob("*.py"))]
+    found = [(path.relative_to(ROOT).as_posix(), text) for path in paths for text in dict.fromkeys(sentences_of(path))]
+    return tuple((name, text) for name, text in found if letters(text) >= LEAST)
 
 
 def letters(text: str) -> int:
@@ -42,20 +60,48 @@ def letters(text: str) -> int:
 
 
 def sentences_of(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    name = path.relative_to(ROOT).as_posix()
-    ours = {error: at for error, at in ERRORS.items() if name.startswith(ONLY_IN.get(error, ""))}
-    constants = values_in(tree.body)
-    for table in TABLES:
-        yield from texts_of(constants.get(table, []), constants)
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef):
-            known = constants | values_in(ast.walk(function))
-            for node in ast.walk(function):
-                if isinstance(node, ast.Return) and node.value is not None and function.name in ANSWERS:
-                    yield from texts_of([node.value], known)
-                elif isinstance(node, ast.Call):
-                    yield from texts_of(argument_of(node, ours), known)
+    text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+    ours = {
+        error: at for error, at in ERRORS.items() if f"{error}(" in text and name.startswith(ONLY_IN.get(error, ""))
+    }
+    answers = ANSWERS if name.startswith(COMMANDS) else ()
+    if not ours and not name.startswith(COMMANDS):
+        return
+    for scope, nodes, known in scopes(ast.parse(text), {}):
+        if isinstance(scope, ast.Module):
+            for table in TABLES:
+                yield from texts_of(known.get(table, []), known)
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                yield from texts_of(argument_of(node, ours), known)
+            elif isinstance(node, ast.Return) and node.value is not None and getattr(scope, "name", "") in answers:
+                yield from texts_of([node.value], known)
+
+
+def scopes(scope: ast.AST, known: Values) -> Iterator[tuple[ast.AST, list[ast.AST], Values]]:
+    """Yield a module or function, then those in it: each with its nodes, and the values of the names that it knows."""
+    nodes, left = list[ast.AST](), [*ast.iter_child_nodes(scope)]
+    while left:
+        nodes.append(node := left.pop())
+        if not isinstance(node, FUNCTIONS):
+            left += ast.iter_child_nodes(node)
+    known = known | values_in(nodes)
+    yield scope, nodes, known
+    for node in nodes:
+        if isinstance(node, FUNCTIONS):
+            yield from scopes(node, known)
+
+
+def exceptions() -> set[str]:
+    """Return the names of the exceptions that the folders of the commands raise."""
+    names = set()
+    for name in COMMANDS:
+        for path in (ROOT / name).rglob("*.py") if (ROOT / name).is_dir() else [ROOT / name]:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                    name = ast.unparse(node.exc.func).rpartition(".")[2]
+                    names |= {name} if name[:1].isupper() else set()
+    return names
 
 
 def argument_of(call: ast.Call, places: dict[str, int]) -> list[ast.expr]:
@@ -67,9 +113,9 @@ def argument_of(call: ast.Call, places: dict[str, int]) -> list[ast.expr]:
     return [call.args[places[name]]]
 
 
-def values_in(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
+def values_in(nodes: Iterable[ast.AST]) -> Values:
     """Return the values of assignments by name."""
-    values: dict[str, list[ast.expr]] = {}
+    values: Values = {}
     for node in nodes:
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -82,18 +128,20 @@ def values_in(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     return values
 
 
-def texts_of(nodes: Iterable[ast.expr], known: dict[str, list[ast.expr]]) -> Iterator[str]:
+def texts_of(nodes: Iterable[ast.expr], known: Values) -> Iterator[str]:
     """Yield the texts that expressions may have, on one line."""
     for node in nodes:
         for text in texts(node, known, 0):
             yield " ".join(text.split())
 
 
-def texts(node: ast.expr, known: dict[str, list[ast.expr]], depth: int) -> list[str]:
+def texts(node: ast.expr, known: Values, depth: int) -> list[str]:
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else ["..."]
     if isinstance(node, ast.IfExp):
         return texts(node.body, known, depth) + texts(node.orelse, known, depth)
+    if isinstance(node, ast.BoolOp):
+        return [text for value in node.values for text in texts(value, known, depth)]
     if isinstance(node, ast.Dict):
         return [text for value in node.values for text in texts(value, known, depth)]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -3,7 +3,7 @@
 import re
 
 from tests.support.checkout import ROOT
-from tests.unit.system.error_lines import LEAST, letters, sentences
+from tests.unit.system.error_lines import ERRORS, LEAST, OTHERS, exceptions, letters, sentences
 
 PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 SECTION = "## Every error line of the commands"
@@ -32,3 +32,8 @@ def test_the_page_has_no_sentence_that_no_command_says() -> None:
     assert len(here) > 100
     assert [span for span in here if not any(says(span, text) for text in texts)] == []
     assert len(here) == len(set(here))
+
+
+def test_each_exception_that_a_command_may_end_with_has_its_sentences_looked_for() -> None:
+    raised = exceptions()
+    assert raised - ERRORS.keys() == OTHERS
