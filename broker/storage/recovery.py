@@ -828,7 +828,7 @@ class _Scan:
                 segment.live += len(part.offsets)
                 segment.live_bytes += sum(part.sizes)
                 continue
-            for position in list(part.live_positions()):
+            for position in array("I", part.live_positions()):
                 if part.offsets[position]:
                     self._index.enter(part, position)
                 else:
