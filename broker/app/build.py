@@ -4,6 +4,8 @@ import base64
 import os
 import platform
 from collections.abc import Iterable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -14,6 +16,7 @@ from ..core.access.passwords import Hashing, PasswordRules
 from ..core.access.users import Users
 from ..core.definitions.definition_recorder import DefinitionRecorder
 from ..core.definitions.restore import restore
+from ..core.exchanges.exchange import Exchange
 from ..core.exchanges.exchange_context import RecoveredMessages
 from ..core.exchanges.exchange_type import Registry
 from ..core.messages.clock import Clock
@@ -27,7 +30,9 @@ from ..core.queues.queue import Queue
 from ..core.telemetry.log_exchange import LOG
 from ..core.vhost.node_services import Replication
 from ..core.vhost.observer import Observer
+from ..core.vhost.sharding import ShardedExchanges
 from ..operator.default_user import default_user
+from ..operator.vhost_defaults import VHostDefaults
 from ..runtime.process_memory import total_bytes
 from ..session.settings import Settings, server_properties
 from ..stable_hash import stable_hash
@@ -66,7 +71,8 @@ def build_node(
     if config.log.exchange:
         node.system_exchanges.append(LOG)
     definitions = store.definitions or Definitions()
-    if definitions.empty and not config.load_definitions:
+    begins = definitions.empty and not config.load_definitions
+    if begins:
         user = default_user(config, logs.report)
         rights = config.default_permissions
         permission = (rights.configure, rights.write, rights.read)
@@ -74,6 +80,7 @@ def build_node(
         for change in definitions.changes():
             store.journal.change(change)
     restored = restore(node, definitions)
+    store.name_queues(partial(name_of, node))
     # After the restoration, because limits apply only to new objects.
     node.limits.queues = config.cluster_queue_limit
     node.limits.exchanges = config.cluster_exchange_limit
@@ -89,8 +96,13 @@ def build_node(
     node.numbering.next = max(node.numbering.next, store.next_queue)
     notice = QuorumNotice(node.replication)
     notice.log_restored(restored.queues)
-    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice)
+    sharded = ShardedExchanges(node.name, node.vhosts)
+    node.observers.add(DefinitionRecorder(node, restored.orphans), QueueChurn(node.churn), notice, sharded)
     node.start_events()
+    sharded.start()
+    node.give_defaults = VHostDefaults(config, node, logs.report).apply
+    if begins:
+        node.give_defaults(config.default_vhost)
     if not node.parameters.has_global(CLUSTER_ID):
         unique = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         node.parameters.set_global(CLUSTER_ID, f"rabbitmq-cluster-id-{unique}")  # the form that tools look for
@@ -202,3 +214,12 @@ class QuorumNotice(Observer):
             self._logged = True
             facts = {"queue": queue.name, "vhost": queue.vhost, "guarantee": status.guarantee}
             log.warning("quorum_queue_not_replicated", **facts, means=MEANS)
+
+
+def name_of(node: Node, number: int) -> str:
+    """Return the queue or exchange with this number in the journal, for the operator, or an empty text."""
+    for vhost in node.vhosts.values():
+        for each in chain[Queue | Exchange](vhost.queues.values(), vhost.exchanges.values()):
+            if each.number == number:
+                return str(each)
+    return ""

@@ -25,20 +25,20 @@ class DataFolder:
     def __init__(self, config: Config, sources: Sources) -> None:
         self._config = config
         self._sources = sources
-        self._path = Path(config.data_dir).absolute()
-        self._missing = [path for path in (self._path, *self._path.parents) if not os.path.lexists(path)]
+        self.path = Path(config.data_dir).absolute()
+        self._missing = [path for path in (self.path, *self.path.parents) if not os.path.lexists(path)]
         self._made: tuple[str, ...] = ()  # names that only this start has made
 
     def lock(self) -> None:
         """Lock the folder, for as long as this process runs. Raises StorageFault, InUse, OSError."""
         if self._config.memory:
             return
-        if os.path.isdir(self._path):
+        if os.path.isdir(self.path):
             self._check()
-        locked_before = os.path.lexists(self._path / LOCK)
-        lock(Path(self._config.data_dir))
-        if not any(os.path.lexists(self._path / name) for name in STORED):
-            self._made = (*STORED, *(name for name in OTHERS if not os.path.lexists(self._path / name)))
+        locked_before = os.path.lexists(self.path / LOCK)
+        lock(self.path)
+        if not any(os.path.lexists(self.path / name) for name in STORED):
+            self._made = (*STORED, *(name for name in OTHERS if not os.path.lexists(self.path / name)))
         if not locked_before:
             self._made += (LOCK,)  # the last that is removed
 
@@ -46,16 +46,16 @@ class DataFolder:
         """Raise StorageFault if no broker has stored anything here, and there is more than hidden files and such that
         the configuration names.
         """
-        names = os.listdir(self._path)
-        if METADATA in names or any((self._path / JOURNAL).glob("[0-9]*.log")):
+        names = os.listdir(self.path)
+        if METADATA in names or any((self.path / JOURNAL).glob("[0-9]*.log")):
             return
         log = self._config.log
         paths = (self._config, self._sources.files, os.path.join(log.dir, log.file))
-        named = {*ALLOWED, *names_in(self._path, paths)}
+        named = {*ALLOWED, *names_in(self.path, paths)}
         foreign = sorted(name for name in names if name not in named and name[0] != ".")
         if foreign:
             advice = "choose a new folder, an empty one or that of a broker (--data)"
-            raise StorageFault(f"{self._path}: it has files of something else, such as {foreign[0]}: {advice}")
+            raise StorageFault(f"{self.path}: it has files of something else, such as {foreign[0]}: {advice}")
 
     def keep(self) -> None:
         """Note that the start has not failed."""
@@ -64,7 +64,7 @@ class DataFolder:
     def clean(self) -> None:
         """Remove all that a failed start has stored where nothing was stored, and the folders that it has made."""
         for name in self._made:
-            path = self._path / name
+            path = self.path / name
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for path in self._missing if self._made else ():

@@ -156,7 +156,7 @@ async def open_store(
         lost(error)
         return CONFIRMED_LOST
     except (StorageFault, OSError, ValueError, MemoryError) as error:
-        data = "" if config.storage.url else config.data_dir
+        data = "" if config.storage.url else str(folder.path)
         reason = file_error(error, data) if isinstance(error, OSError) else str(error)
         reason = NO_MEMORY if isinstance(error, MemoryError) else reason
         log.error("cannot_open_data", data=data, reason=reason)
@@ -355,13 +355,14 @@ def announce(host: Host, bound: dict[str, list[str]], started_ms: int) -> None:
         log.warning("configuration", what=f"enabled plugins: {', '.join(missing)}: Warren does not have what they do")
     if config.log.console and sys.stderr.isatty():
         user = host.node.users.get(config.default_user)
-        known = user.name if user is not None else ""
+        known = secret_of = user.name if user is not None else ""
         if user is not None and has_default_password(user):
             known += f" with the password {DEFAULT_PASS}"
+            secret_of = ""
         if known and config.default_user in config.loopback_users:
             known += ", from this machine only"
         prefix = config.management.path_prefix
-        screen = start_screen(version, config.node, bound, known, data, storage, prefix, host.not_listening)
+        screen = start_screen(version, config.node, bound, known, data, storage, prefix, host.not_listening, secret_of)
         print(screen, file=sys.stderr, flush=True)
     if storage.kind in ("os", "memory"):
         log.warning("not_durable", storage=storage.kind, means=storage.warning, advice=DURABLE[storage.kind])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ class Store:
         if remote is not None:
             self._disk, self.metadata = remote.open(config.storage.retry_s)
         else:
-            folder = Path(config.data_dir)
+            folder = Path(config.data_dir).absolute()  # as errors show it
             durable = config.sync == "fsync"
             self.metadata = SQLiteMetadata(folder / "meta.sqlite", durable)
             self._disk = FolderDisk(folder / "log", durable)
@@ -67,7 +68,8 @@ class Store:
         journal = SegmentJournal(disk, metadata)
         gc.disable()  # recovery makes no cycles, and collections would take longer than reading
         try:
-            self.queues = journal.recover(self.definitions.numbers, self.definitions.next_queue - 1)
+            found = self.definitions
+            self.queues = journal.recover(found.numbers, found.next_queue - 1, found.names)
         finally:
             gc.enable()
         self.next_queue = journal.next_queue
@@ -75,6 +77,11 @@ class Store:
             log.warning("log_damaged", what=line)
         journal.reader.log = lambda line: log.error("cannot_read_log", what=line)
         self.journal = journal
+
+    def name_queues(self, name_of: Callable[[int], str]) -> None:
+        """Have faults of the disk logged with the names of queues, which `name_of` returns by number."""
+        if isinstance(self.journal, SegmentJournal):
+            self.journal.reader.name_of = name_of
 
     @property
     def id(self) -> str:

@@ -39,11 +39,12 @@ def start_screen(
     storage: StorageStatus,
     path_prefix: str = "",
     not_listening: Mapping[str, str] = EMPTY,
+    secret_of: str = "",
 ) -> str:
     """Return the start screen.
 
-    `user` is the default user, empty if there is none; `path_prefix` is that of the user interface; `not_listening` are
-    protocols that are not served, with the reason.
+    `user` is the default user, empty if there is none; `secret_of` is its name if its password is not known;
+    `path_prefix` is that of the user interface; `not_listening` are protocols that are not served, with the reason.
     """
     rows = [
         (SHOWN[protocol][0], url(SHOWN[protocol][1], address, path_prefix.rstrip("/")))
@@ -52,13 +53,16 @@ def start_screen(
         for address in addresses
     ]
     rows += [(SHOWN[protocol][0], reason) for protocol, reason in not_listening.items()]
+    folders = [data] if data else [os.path.dirname(path) for path in bound.get("control", ())]
+    warrenctl = " ".join([command("warrenctl"), *(f"--data {shlex.quote(folder)}" for folder in folders)])
     if user:
         rows.append(("User", user))
+    if secret_of:
+        change = f"{warrenctl} change_password {shlex.quote(secret_of)} PASSWORD"
+        rows.append(("Password", f"as configured or printed at the first start, or set since; {change} sets another"))
     place = storage.place if storage.kind == POSTGRESQL else data or "in memory"
     rows.append(("Data", f"{place}: {DURABILITY[storage.kind].format(guarantee=storage.guarantee)}"))
-    folders = [data] if data else [os.path.dirname(path) for path in bound.get("control", ())]
-    where = "".join(f"--data {shlex.quote(folder)} " for folder in folders)
-    rows.append(("Commands", f"{command('warrenctl')} {where}status"))
+    rows.append(("Commands", f"{warrenctl} status"))
     rows.append(("Stop", "Ctrl-C"))
     lines = [f"Warren {version} is ready: {node}", *(f"  {name:<14}{text}" for name, text in rows)]
     return "\n".join(["", *lines, ""])

@@ -233,6 +233,42 @@ class Storage(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultUsers(Part):
+    """Users of new virtual hosts, each value by the name of a user."""
+
+    vhost_pattern: Mapping[str, str] = field(default_factory=dict)  # of names of virtual hosts; default: all
+    password: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)  # several have commas between them
+    configure: Mapping[str, str] = field(default_factory=dict)  # patterns of permissions, .* by default
+    write: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultOperatorPolicies(Part):
+    """Operator policies of new virtual hosts, each value by the name of a policy."""
+
+    vhost_pattern: Mapping[str, str] = field(default_factory=dict)
+    queue_pattern: Mapping[str, str] = field(default_factory=dict)
+    expires: Mapping[str, int] = field(default_factory=dict)  # ms
+    message_ttl: Mapping[str, int] = field(default_factory=dict)  # ms
+    max_length: Mapping[str, int] = field(default_factory=dict)
+    max_length_bytes: Mapping[str, int] = field(default_factory=dict)
+    max_in_memory_length: Mapping[str, int] = field(default_factory=dict)
+    max_in_memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    delivery_limit: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultLimits(Part):
+    """Limits of new virtual hosts, each value by a name: the first one by name whose pattern matches counts."""
+
+    pattern: Mapping[str, str] = field(default_factory=dict)
+    max_connections: Mapping[str, int] = field(default_factory=dict)
+    max_queues: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Part):
     """The configuration of a node. 0 means no limit (frame_max, channel_max) or off (heartbeat_s)."""
 
@@ -289,6 +325,9 @@ class Config(Part):
     cluster_queue_limit: int | None = 250_000
     cluster_exchange_limit: int | None = 250_000
     vhost_max: int | None = None
+    default_users: DefaultUsers = DefaultUsers()
+    default_policies: DefaultOperatorPolicies = DefaultOperatorPolicies()
+    default_limits: DefaultLimits = DefaultLimits()
     runtime_parameter_limits: Mapping[str, int] = field(default_factory=dict)  # component -> limit
 
     cluster_name: str = ""  # empty: the node's name, with digits if that is the default

@@ -15,7 +15,6 @@ SECTIONS = (
     *("jms_topic_exchange", "message_interceptors", "mqtt", "shovel", "stomp", "stream", "trust_store"),
     *("tracing", "web_dispatch", "web_mqtt", "web_stomp"),
     # not supported yet
-    *("default_users", "default_policies", "default_limits"),
     *("definitions.hashing", "definitions.https", "definitions.tls"),
     *("log.console.color_esc_seqs", "log.console.stdio", "log.default.rotation", "log.syslog"),
     "log.journald",
@@ -52,6 +51,8 @@ KEYS_NOT_FOLLOWED: dict[str, str] = {
             *("queue_index_embed_msgs_below", "queue_leader_locator", "queue_master_locator"),
             *("vhost_restart_strategy", "vm_memory_calculation_strategy", "vm_memory_high_watermark_paging_ratio"),
             *("disk_free_limit.mem_relative", "tcp_listen_options"),
+            *(f"default_policies.operator.$.classic_queues.{name}"
+              for name in ("ha_mode", "ha_params", "ha_sync_mode", "queue_version")),
             *("link_max_per_session", "ranch_connection_max", "session_max_per_connection"),
             *(f"log.{output}.formatter.{name}" for output in ("console", "file", "exchange") for name in OF_FORMATTERS),
             *("log.console.use_colors", "log.exchange.formatter.time_format"),
@@ -104,6 +105,7 @@ ALIASES_OF_SECTIONS = {
 
 _SECTIONS = {path_of(section) for section in SECTIONS}
 _KEYS = {path_of(key): anyway for key, anyway in KEYS_NOT_FOLLOWED.items()}
+_KEYS_WITH_NAMES = {key: anyway for key, anyway in _KEYS.items() if "$" in key}
 _ALIASES = {path_of(old): path_of(new) for old, new in ALIASES.items()}
 _ALIASES_OF_SECTIONS = {path_of(old): path_of(new) for old, new in ALIASES_OF_SECTIONS.items()}
 
@@ -125,7 +127,12 @@ def not_followed(path: Path, text: str) -> str | None:
     warning = f"{dotted(path)}: Warren does not follow this key"
     anyway = _KEYS.get(path)
     if anyway is None:
-        anyway = _KEYS.get(tuple("$" if element.isdigit() else element for element in path))
+        anyway = next((anyway for key, anyway in _KEYS_WITH_NAMES.items() if is_named(key, path)), None)
     if anyway is not None:
         return "" if text == anyway else warning
     return warning if any(path[:end] in _SECTIONS for end in range(1, len(path) + 1)) else None
+
+
+def is_named(key: Path, path: Path) -> bool:
+    """Return whether a path is one of a key with `$` for names."""
+    return len(key) == len(path) and all(ours in ("$", theirs) for ours, theirs in zip(key, path, strict=True))

@@ -9,6 +9,7 @@ from .value_types import (
     Boolean,
     Choice,
     Duration,
+    DurationWithUnits,
     FileName,
     FilePath,
     Fraction,
@@ -177,6 +178,29 @@ LIMITS = (
         "parameters of this component", MAP, field="runtime_parameter_limits"),
 )  # fmt: skip
 
+VHOST_DEFAULTS = (
+    Key("default_users.$.vhost_pattern", RegularExpression(), "new virtual hosts that the user gets; default: all", MAP,
+        field="default_users.vhost_pattern"),
+    Key("default_users.$.password", Text(empty=False), "of the user, if it is new", MAP,
+        field="default_users.password", secret=True),
+    Key("default_users.$.tags", Text(), "likewise, with commas between them", MAP, field="default_users.tags"),
+    *(Key(f"default_users.$.{right}", RegularExpression(), "of the user there; default: .*", MAP,
+          field=f"default_users.{right}") for right in ("configure", "write", "read")),
+    *(Key(f"default_policies.operator.$.{name}_pattern", RegularExpression(), f"{what}; default: all", MAP,
+          field=f"default_policies.{name}_pattern")
+      for name, what in (("vhost", "new virtual hosts that the operator policy gets"), ("queue", "of its queues"))),
+    *(Key(f"default_policies.operator.$.{name}", kind, what, MAP, field=f"default_policies.{name}")
+      for kind, what, names in (
+          (DurationWithUnits(1), "such as 1h30m", ("expires", "message_ttl")),
+          (Integer(1), "of each queue", ("max_length", "max_in_memory_length", "delivery_limit")),
+          (BinarySize(least=1), "of each queue", ("max_length_bytes", "max_in_memory_bytes")),
+      ) for name in names),
+    Key("default_limits.vhosts.$.pattern", RegularExpression(), "the first by NAME for new virtual hosts; default: all",
+        MAP, field="default_limits.pattern"),
+    *(Key(f"default_limits.vhosts.$.{name}", Integer(1), "of such a virtual host", MAP, field=f"default_limits.{name}")
+      for name in ("max_connections", "max_queues")),
+)  # fmt: skip
+
 ACCESS = (
     Key("default_vhost", Name(), "of a new node"),
     Key("default_user", Name(), "of a new node"),
@@ -342,6 +366,7 @@ SECTIONS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("TLS, for listeners.ssl", tls_keys("ssl_options", "ssl_options")),
     ("Limits", LIMITS),
     ("Users and logins", ACCESS),
+    ("Defaults of new virtual hosts", VHOST_DEFAULTS),
     ("Memory and disk", RESOURCES),
     ("Definitions, queues, names", OBJECTS),
     ("Log", LOG),

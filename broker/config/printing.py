@@ -80,4 +80,4 @@ def _elements(key: Key, value: Any) -> Iterator[tuple[str, str]]:
         yield from ((one.replace(".", "\\."), "true") for one in value)
     else:
         assert key.shape == MAP
-        yield from ((name, key.kind.write(one)) for name, one in value.items())
+        yield from ((name.replace(".", "\\."), key.kind.write(one)) for name, one in value.items())

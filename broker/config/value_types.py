@@ -18,6 +18,19 @@ UNITS = {"": 1, "b": 1}  # of sizes: decimal with B, binary with iB or without, 
 for _power, _letter in enumerate("kmgtp", 1):
     UNITS[_letter] = UNITS[_letter + "ib"] = 1024**_power
     UNITS[_letter + "b"] = 1000**_power
+_DURATION = re.compile(r"(?:[0-9]{1,15}(?:ms|[fwdhms]))+|[0-9]{1,15}", re.ASCII)
+_DURATION_PART = re.compile(r"([0-9]+)([a-z]*)")
+SECOND_MS, DAY_MS = 1000, 86_400_000
+UNITS_MS = {
+    "": 1,
+    "ms": 1,
+    "s": SECOND_MS,
+    "m": 60 * SECOND_MS,
+    "h": 3600 * SECOND_MS,
+    "d": DAY_MS,
+    "w": 7 * DAY_MS,
+    "f": 14 * DAY_MS,
+}
 _SIZE = re.compile(r"([0-9]+)([a-z]*)", re.ASCII | re.IGNORECASE)
 LARGEST = (1 << 63) - 1  # of numbers without a limit of their own
 DIGITS = len(str(LARGEST))
@@ -28,7 +41,6 @@ NAME_LONGEST_BYTES = 255  # of a short string of AMQP, and of an element of a pa
 TEXT_LONGEST_BYTES = 65_535
 YEARS = 100  # uvloop cuts longer timers
 PER_YEAR = {"ms": 31_557_600_000, "seconds": 31_557_600, "minutes": 525_960, "days": 366}
-DAY_MS = 86_400_000
 LARGEST_SHARE = 1_000_000.0
 
 
@@ -220,6 +232,22 @@ class PatientDuration(Duration):
 
     def read(self, text: str) -> int | None:
         return DAY_MS if text == INFINITY else super().read(text)
+
+
+class DurationWithUnits(Duration):
+    """A duration such as 1h30m, or a number of ms. The units are f (two weeks), w, d, h, m, s and ms."""
+
+    def __init__(self, least: int = 0) -> None:
+        super().__init__("ms", least)
+        self.name = "a duration such as 30s or 1h30m"
+
+    def read(self, text: str) -> int:
+        if not _DURATION.fullmatch(text):
+            raise self.refused(text)
+        total = sum(int(number) * UNITS_MS[unit] for number, unit in _DURATION_PART.findall(text))
+        if not self.least <= total <= self.most:
+            raise self.refused(text)
+        return total
 
 
 class Size(Integer):

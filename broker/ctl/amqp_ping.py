@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from pamqp import base, commands, common, exceptions, frame
 
 from ..system_errors import network_error
+from .api_client import password_of
 from .errors import UNAVAILABLE, USAGE
 
 TIMEOUT_S = 10.0
@@ -17,8 +18,11 @@ class Unavailable(Exception):
     """The broker cannot be reached, or refuses; the text is one line for the operator."""
 
 
-def ping(url: str) -> int:
-    """Return the exit status; print the result or, in one line, the error."""
+def ping(url: str, password_file: str = "") -> int:
+    """Return the exit status; print the result or, in one line, the error. Raises ExitError (64).
+
+    A missing user means guest with the password guest, as for the HTTP API.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "127.0.0.1", parts.port or 5672
@@ -27,7 +31,13 @@ def ping(url: str) -> int:
     except ValueError:  # its text may contain a part of the password
         print("warrenctl: --url: not an amqp:// URL", file=sys.stderr)
         return USAGE
-    user, password = (unquote("guest" if part is None else part) for part in (parts.username, parts.password))
+    user = unquote(parts.username or "guest")
+    if parts.password is not None:
+        password = unquote(parts.password)
+    elif parts.username is None and not password_file:
+        password = "guest"
+    else:
+        password = password_of(password_file, user, f"{host}:{port}")
     try:
         _handshake((host, port), user, password, unquote(parts.path[1:]) or "/")
     except (OSError, Unavailable) as error:

@@ -6,10 +6,13 @@ import http.client
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from struct import Struct
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -22,21 +25,28 @@ ANSWER_LIMIT = 256 << 20  # bytes: the lists and definitions of a large broker a
 WHERE = "the log of the broker says at which port its HTTP API does, usually 15672"
 NOT_HTTP = f"what listens there does not speak HTTP; {WHERE}"
 NO_URL = "warrenctl: --url: not an http:// or https:// URL (signs such as / and @ are percent-encoded in a password)"
+NO_PASSWORD = (
+    "warrenctl: --url: the password of its user is missing: give it by --password-file or WARRENCTL_PASSWORD,"
+    " or type it at a terminal"
+)
 PIECE_BYTES = 1 << 16  # of a response body, between two checks of the deadline
+CREDENTIALS = Struct("3i")  # process, user and group at the other end of a unix socket
 EMPTY: Mapping[str, str] = {}
 
 
 class API:
     """The HTTP API at a URL, which may contain user and password.
 
-    A missing user means guest with the password guest. A missing password is read from `password_file` or the
-    environment (`password_of`).
+    A missing user means guest with the password guest. A missing password is found by `password_of`.
     """
 
     is_local = False
 
-    def __init__(self, url: str, timeout_s: float | None, password_file: str = "") -> None:
-        """Prepare the connection; `timeout_s`, or None, limits all requests together. Raises ExitError (64)."""
+    def __init__(self, url: str, timeout_s: float | None, password_file: str = "", ask: bool = True) -> None:
+        """Prepare the connection; `timeout_s`, or None, limits all requests together. Raises ExitError (64).
+
+        `ask`: a missing password may be asked for.
+        """
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -51,7 +61,7 @@ class API:
         if user is None and not password_file:
             user, password = "guest", "guest"
         elif password is None:
-            password = quote(password_of(password_file))
+            password = quote(password_of(password_file, unquote(user or "guest"), self.address, ask))
         self._authorization = basic_credentials(unquote(user or "guest"), unquote(password or ""))
         secure = parts.scheme == "https"  # the default context verifies the server
         connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -155,6 +165,10 @@ class API:
             if isinstance(error, TimeoutError):
                 raise
 
+    def server_pid(self) -> int | None:
+        """Return the process id of the node, or None if it may be on another machine."""
+        return None
+
     def _target(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
         target = self._prefix + "/".join(quote(segment, safe="", errors="surrogateescape") for segment in path)
         return f"{target}?{urlencode(query)}" if query else target
@@ -245,6 +259,14 @@ class LocalAPI(API):
         self._prefix, self._authorization = "/api/", ""
         self._begin(UnixConnection(folder, timeout_s), timeout_s)
 
+    def server_pid(self) -> int | None:
+        """Return the process id of the node, once it has answered; None if it is in a container or not on Linux."""
+        connected: socket.socket | None = self._connection.sock
+        if connected is None or not hasattr(socket, "SO_PEERCRED"):
+            return None
+        pid, _, _ = CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+        return int(pid) or None
+
 
 class UnixConnection(http.client.HTTPConnection):
     """HTTP over the unix socket in a folder."""
@@ -266,18 +288,41 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = connecting
 
 
-def password_of(file: str) -> str:
-    """Return the first line of `file`, or else WARRENCTL_PASSWORD, which may be unset (empty). Raises ExitError (64).
+def password_of(file: str, user: str, address: str, ask: bool = True) -> str:
+    """Return the first line of `file`, or else WARRENCTL_PASSWORD, or else what a person types at a terminal.
 
-    On the command line every user of the machine could see the password.
+    On the command line every user of the machine could see the password. Raises ExitError (64), also for an empty one.
     """
     if not file:
-        return os.environ.get("WARRENCTL_PASSWORD", "")
+        password = os.environ.get("WARRENCTL_PASSWORD", "")
+        if not password and ask:
+            password = typed_password(f"Password for user {user} at {address}: ")
+        if password:
+            return password
+        raise ExitError(USAGE, NO_PASSWORD)
     try:
-        return read_text(file).partition("\n")[0].rstrip("\r")
+        password = read_text(file).partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         reason = file_error(error, file) if isinstance(error, OSError) else f"{file}: not UTF-8"
-        raise ExitError(USAGE, f"warrenctl: --password-file: {reason}") from None
+    else:
+        if password:
+            return password
+        reason = f"{file}: its first line is empty"
+    raise ExitError(USAGE, f"warrenctl: --password-file: {reason}") from None
+
+
+@cache  # a command that waits for its node connects many times
+def typed_password(prompt: str) -> str:
+    """Ask for a password, if the standard input is a terminal; it is empty if none is typed or nobody can."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return ""
+    from getpass import getpass
+
+    try:
+        return getpass(prompt)
+    except EOFError:
+        print(file=sys.stderr)  # ends the line of the prompt
+        return ""
 
 
 def basic_credentials(user: str, password: str) -> str:

@@ -27,7 +27,7 @@ SWITCHES = "[--node <node>] [--timeout <timeout>] [--quiet]"
 WHERE = (
     "--data DIR   the folder of the node's data, with its control socket; default: $RABBITMQ_MNESIA_DIR or ./data",
     "--url URL    the node's HTTP API in its place, http://USER@HOST:15672, for most commands",
-    "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD",
+    "--password-file FILE   the password for --url, on its first line; default: $WARRENCTL_PASSWORD, or a prompt",
 )
 OTHER_NAMES = dict.fromkeys(("host", "hostname", "port", "user", "username"), "url")  # of rabbitmqadmin's options
 SIMILAR = 0.65  # from 0 for two words without a common letter to 1 for the same word, as difflib has it

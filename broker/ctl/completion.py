@@ -71,7 +71,7 @@ def names_of(path: str, incomplete: str, options: Options) -> list[str]:
     call = Call("list_queues", [], options)
     with suppress(APIError, CommandError, ExitError, OSError, Unreachable, LookupError, TypeError, ValueError):
         if "url" in options:
-            node.connect_to_url(call, call.text("url"), ANSWER_S, call.text("password-file"))
+            node.connect_to_url(call, call.text("url"), ANSWER_S, call.text("password-file"), ask=False)
         else:
             node.connect_to_socket(call, call.folder, ANSWER_S)
         with closing(call.api):

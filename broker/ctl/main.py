@@ -99,11 +99,14 @@ class Run:
             else:
                 self.connect()
             with closing(call.api):
+                waits = name in ("stop", "shutdown") and not call.flag("no-wait")
+                if waits:
+                    pid = pid or call.api.server_pid()
                 if name == "report":
                     self.report()
                 else:
                     self.ask()
-                if name in ("stop", "shutdown") and not call.flag("no-wait"):
+                if waits:
                     call.api.wait_for_end()
             if pid is not None:
                 wait_for_exit(pid, self.timeout_s)
@@ -230,7 +233,7 @@ def run(line: list[str]) -> int:
     elif call.command == "ping" and call.text("url").startswith("amqp:"):
         from .amqp_ping import ping
 
-        return ping(call.text("url"))
+        return ping(call.text("url"), call.text("password-file"))
     else:
         Run(call).perform()
     return 0

@@ -25,11 +25,14 @@ def connect_to_socket(call: Call, folder: Path, timeout_s: float | None) -> None
         raise
 
 
-def connect_to_url(call: Call, url: str, timeout_s: float | None, password_file: str = "") -> None:
-    """Connect to a broker, named ANY_NODE without the tag monitoring. Raises ExitError, Unreachable, TimeoutError."""
+def connect_to_url(call: Call, url: str, timeout_s: float | None, password_file: str = "", ask: bool = True) -> None:
+    """Connect to a broker, named ANY_NODE without the tag monitoring. Raises ExitError, Unreachable, TimeoutError.
+
+    `ask`: a missing password may be asked for.
+    """
     if COMMANDS[call.command].local:
         raise ExitError(USAGE, f"warrenctl: {call.command} goes by the control socket, not by --url")
-    api = API(url, timeout_s, password_file)
+    api = API(url, timeout_s, password_file, ask)
     try:
         overview = api.get("overview", columns="node")
         if not isinstance(overview, dict):

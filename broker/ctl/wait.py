@@ -96,6 +96,10 @@ def pause(until_s: float) -> None:
 
 
 def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended does not, even if its parent has not asked for its status yet."""
+    with suppress(OSError):  # no Linux, or no such process
+        if Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].startswith(b"Z"):
+            return False
     try:
         with suppress(PermissionError):  # the process exists and belongs to another user
             os.kill(pid, 0)

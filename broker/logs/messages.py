@@ -186,7 +186,9 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
     "connection_closed": _closing(),
     "connection_lost": _closing(),
     "handshake_timeout": _closing("handshake timeout"),
-    "bad_header": lambda fields: f"{_closing()(fields)}:\nbad header {fields.get('header')}",
+    "bad_header": lambda fields: (
+        f"{_closing()(fields)}" + ("" if fields.get("reason") else f":\nbad header {fields.get('header')}")
+    ),
     "login_refused": lambda fields: (
         f"Error on AMQP connection {fields.get('process')} {_connection(fields)}:\n{fields.get('reason')}"
     ),
@@ -250,6 +252,8 @@ PHRASES: dict[str, str | Phrase] = {  # formats of the fields, or functions of t
         "messages of the exchange '{exchange}' are dropped: they come faster than its queues take them, or the disk is"
         " full"
     ),
+    "vhost_default_refused": "the new virtual host '{vhost}' lacks the default '{name}' of the configuration: {reason}",
+    "shards_refused": "the exchange '{exchange}' in vhost '{vhost}' lacks shards of its policy: {reason}",
     "log_damaged": _sentence("the journal is damaged", "what"),
     "cannot_read_log": _sentence("the journal cannot be read", "what"),
     "not_restored": _sentence("an object was not restored", "what"),

@@ -17,6 +17,7 @@ from ..core.metadata.validation import check_not_default, check_prefix
 from ..core.queues.arguments import QUEUE_TYPE, check_consumer_arguments, check_size, exchange_name, integer
 from ..core.queues.queue import Queue
 from ..core.queues.reply_queue import REPLY_TO, reply_queue_name, unique_name
+from ..core.vhost.sharding import check_not_sharded, is_sharded, least_shard, shard_name
 from . import events
 from .alarm_blocking import check_new_consumer
 from .channel import Channel
@@ -28,6 +29,19 @@ PREFIX_LIMIT = 64  # bytes
 
 
 # Queues
+
+
+def shard_to_read(channel: Channel, name: str) -> str:
+    """Return the shard with the fewest consumers for the name of a sharded exchange, and any other name as it is.
+
+    Raises PreconditionFailed (406) if the exchange has no shard.
+    """
+    return least_shard(channel.vhost, name, channel.connection.node.name)
+
+
+def shard_to_declare(channel: Channel, name: str) -> str:
+    """Return the first shard for the name of a sharded exchange, as RabbitMQ does, and any other name as it is."""
+    return shard_name(name, channel.connection.node.name, 0) if is_sharded(channel.vhost, name) else name
 
 
 def find_queue(channel: Channel, name: str) -> Queue:
@@ -115,6 +129,7 @@ def delete_queue(channel: Channel, name: str, *, if_unused: bool, if_empty: bool
     vhost = channel.vhost
     if name.startswith(REPLY_TO):
         return 0
+    check_not_sharded(vhost, "delete", name)
     channel.check("configure", "queue", name)
     if vhost.find_queue(name) is None:
         return 0
@@ -133,6 +148,7 @@ def purge_queue(channel: Channel, name: str, *, wait: bool) -> int:
     With `wait` the connection is suspended until the purge of a durable queue is recorded in the journal.
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
     """
+    check_not_sharded(channel.vhost, "purge", name)
     channel.check("read", "queue", name)
     queue = channel.vhost.owned_queue(name, channel.connection)
     if not wait:
@@ -198,8 +214,10 @@ def bind(channel: Channel, kind: str, source: str, destination: str, routing_key
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
     """
     check_size(arguments)
-    check_binding(channel, kind, source, destination, routing_key)
     vhost = channel.vhost
+    if kind == Queue.kind:
+        check_not_sharded(vhost, "bind", destination)
+    check_binding(channel, kind, source, destination, routing_key)
     vhost.exchange(source)
     queue = kind == Queue.kind
     end = vhost.owned_queue(destination, channel.connection) if queue else vhost.exchange(destination)
@@ -208,8 +226,10 @@ def bind(channel: Channel, kind: str, source: str, destination: str, routing_key
 
 def unbind(channel: Channel, kind: str, source: str, destination: str, routing_key: str, arguments: Table) -> None:
     """Remove a binding, if it exists. Raises AccessRefused (403), ResourceLocked (405)."""
-    check_binding(channel, kind, source, destination, routing_key)
     vhost = channel.vhost
+    if kind == Queue.kind:
+        check_not_sharded(vhost, "unbind", destination)
+    check_binding(channel, kind, source, destination, routing_key)
     end: Queue | Exchange | None = vhost.exchanges.get(destination) if kind == Exchange.kind else None
     if kind == Queue.kind and vhost.find_queue(destination) is not None:
         end = vhost.owned_queue(destination, channel.connection)
@@ -250,7 +270,7 @@ def add_consumer(
     PreconditionFailed (406), NotAllowed (530), and Postponed.
     """
     check_size(arguments)
-    name = channel.queue_name(queue_name)
+    name = channel.queue_name(shard_to_read(channel, queue_name or ""))
     queue = None if name == REPLY_TO else consumable_queue(channel, name, exclusive)
     tag = tag or unique_name("amq.ctag")
     if tag in channel.consumers:
@@ -366,11 +386,11 @@ def get_message(channel: Channel, queue: Queue, no_ack: bool) -> tuple[int, Mess
 
 
 def readable_queue(channel: Channel, name: str | None) -> Queue:
-    """Return the queue to consume or get from. Reply queues are not found.
+    """Return the queue to consume or get from, for the name of a sharded exchange a shard. Reply queues are not found.
 
-    Raises AccessRefused (403), NotFound (404), ResourceLocked (405).
+    Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406).
     """
-    name = channel.queue_name(name)
+    name = channel.queue_name(shard_to_read(channel, name or ""))
     if name.startswith(REPLY_TO):
         raise NotFound(f"no queue '{name}' in {channel.vhost}")
     channel.check("read", "queue", name)

@@ -21,6 +21,7 @@ SMALLEST_FRAME_MAX = 4096  # RabbitMQ 4.1 wants 8192, which old clients cannot d
 REFUSAL_DELAY_S = 3.0  # slows down the guessing of passwords
 EXTERNAL = "EXTERNAL"
 STARTS, CLIENTS = 8, 64  # frames of connection.start, and tables of client properties, that are kept
+TLS_HANDSHAKE = b"\x16\x03"  # the first bytes of a client with TLS
 LOGGED = 40  # characters of an unknown header in the log
 
 
@@ -44,7 +45,10 @@ class Handshake:
         connection = self._connection
         if header not in ACCEPTED_HEADERS:
             connection.send(OUR_HEADER)
-            connection.end("bad_header", 0.0, {"header": repr(header)[:LOGGED]})
+            fields: dict[str, object] = {"header": repr(header)[:LOGGED]}
+            if header.startswith(TLS_HANDSHAKE):
+                fields["reason"] = "a TLS handshake at a listener without TLS"
+            connection.end("bad_header", 0.0, fields)
             return False
         settings = connection.settings
         # EXTERNAL is offered only to clients with a certificate.

@@ -100,6 +100,7 @@ class ManagementChannel(InternalConnection):
         """Create a queue that is not exclusive, or return the existing one if it is equivalent."""
         name = strip_line_ends(short("the name of a queue", name))
         self._channel.object_check = check_new or self._check_new
+        name = checked_operations.shard_to_declare(self._channel, name)
         return checked_operations.declare_queue(
             self._channel, name, durable=durable, exclusive=False, auto_delete=auto_delete, arguments=arguments
         )

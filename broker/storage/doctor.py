@@ -212,14 +212,10 @@ def _metadata(metadata: Metadata, disk: Disk | None) -> Owners:
         check_definitions(disk, definitions)
     kinds = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
     show("metadata: " + ", ".join(f"{len(getattr(definitions, kind))} {kind}" for kind in kinds))
-    names = {queue.number: f"queue {queue.name} in {queue.vhost}" for queue in definitions.queues}
-    for exchange in definitions.exchanges:
-        if exchange.number:
-            names[exchange.number] = f"exchange {exchange.name} in {exchange.vhost}"
     unfinished = unfinished_import(definitions.global_parameters)
     if unfinished:
         show(f"metadata: INCOMPLETE: {unfinished}: start the broker, then {ADVICE}")
-    return Owners(names, definitions.next_queue - 1, bool(unfinished))
+    return Owners(definitions.names(), definitions.next_queue - 1, bool(unfinished))
 
 
 def _log(disk: Disk, owners: Owners | None) -> bool:
@@ -229,7 +225,7 @@ def _log(disk: Disk, owners: Owners | None) -> bool:
     try:
         check_log(disk, names)
         known, highest = (set(names), owners.highest) if owners is not None else (None, None)
-        recovered = recover(disk, report, known, highest)
+        recovered = recover(disk, report, known, highest, lambda: names)
     except StorageFault as fault:
         show(f"log: BAD: {fault}")
         return False

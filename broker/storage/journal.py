@@ -32,7 +32,7 @@ from .checkpoint import Checkpoint, SegmentState
 from .compaction import Compaction
 from .disk import Disk
 from .index import Index, new_block
-from .recovery import recover
+from .recovery import Names, recover
 from .segment import Segment
 from .segment_reader import READ_BYTES, Reader, Shortage
 
@@ -185,14 +185,16 @@ class Journal(port.Journal):
     def damaged_records(self) -> int:
         return self.reader.damaged
 
-    def recover(self, known: set[int] | None = None, highest: int | None = None) -> dict[int, port.RecoveredQueue]:
+    def recover(
+        self, known: set[int] | None = None, highest: int | None = None, names: Names = dict
+    ) -> dict[int, port.RecoveredQueue]:
         """Read the log and return the messages of each queue; those of queues that are not in `known` are dead.
 
-        `highest` is the highest number that the metadata has ever had. A power cut after this loses none of the
-        messages. Raises StorageFault, OSError.
+        `highest` is the highest number that the metadata has ever had; `names` returns the names of queues by number,
+        for lines about damage. A power cut after this loses none of the messages. Raises StorageFault, OSError.
         """
         self._metadata.sync()
-        recovered = recover(self.disk, self.report, known, highest)
+        recovered = recover(self.disk, self.report, known, highest, names)
         self._salt = recovered.salt
         self.index = self._compaction.index = recovered.index
         self.next_id = self._first_id = self._batch_first_id = recovered.next_id
@@ -620,11 +622,11 @@ class Journal(port.Journal):
                             count = max(count, self._wanted_bytes(ids, index, part.number, offset, limit_bytes))
                         elif self._has_near(list(islice(ids, index + 1, index + 1 + NEAR)), part.number, offset):
                             count = max(count, READ_BYTES)
-                        data, base = self._read_record(segment, offset, count), offset
+                        data, base = self._read_record(segment, offset, count, queue), offset
                         store_bytes -= len(data) + self.disk.read_cost
                         message = log_records.parse_message(segment.salt, data, 0, address)
                     if message is None:
-                        self.reader.report_damage(segment, offset)
+                        self.reader.report_damage(segment, offset, queue)
             except Shortage:
                 break
             except OSError:
@@ -665,7 +667,7 @@ class Journal(port.Journal):
             end = part.offsets[at] + part.sizes[at]
         return min(end - offset, limit_bytes)
 
-    def _read_record(self, segment: Segment, offset: int, count: int) -> bytes:
+    def _read_record(self, segment: Segment, offset: int, count: int, queue: int) -> bytes:
         """Return at least the record at `offset`, from the buffers or as `count` bytes of the file.
 
         Raises OSError, Shortage.
@@ -678,7 +680,7 @@ class Journal(port.Journal):
                 if offset >= batch.start:
                     return _piece(batch.data, offset - batch.start)
                 end = batch.start  # the worker is writing what follows
-        data = self.reader.record(segment, offset, end, count)
+        data = self.reader.record(segment, offset, end, count, queue)
         self.reads += 1
         self.read_bytes += len(data)
         return data

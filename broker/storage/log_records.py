@@ -313,6 +313,26 @@ def is_complete(data: bytes, at: int) -> bool:
     return int(at + RECORD_BYTES + RECORD_HEAD.unpack_from(data, at)[2]) <= len(data)
 
 
+def claimed_message(data: bytes, at: int, end: int) -> tuple[int, tuple[int, ...], int] | None:
+    """Return id and queues of a message by a record that is not sound, and the end of these in the bytes.
+
+    None if the record cannot be that of a message.
+    """
+    start = at + RECORD_BYTES
+    if start + MESSAGE_HEAD_BYTES > end:
+        return None
+    kind, id_, _, _, _, flags, count = MESSAGE_HEAD.unpack_from(data, start)
+    queues_at = start + MESSAGE_HEAD_BYTES
+    try:
+        if flags & HAS_STATE:
+            queues_at = state_end(data, queues_at)
+    except StructError:
+        return None
+    if kind != MESSAGE or flags > PERSISTENT | HAS_STATE | COPIED or count > (end - queues_at) // QUEUE.size:
+        return None
+    return id_, Struct(f"<{count}I").unpack_from(data, queues_at), queues_at + count * QUEUE.size
+
+
 def parse_message(salt: int, data: bytes, at: int, known: RoutingAddress = NO_ADDRESS) -> Message | None:
     """Return the message of the record at `at`, or None if that is damaged. Its address is `known` if that is equal."""
     end = record_end(salt, data, at)

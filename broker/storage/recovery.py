@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby, pairwise, repeat
@@ -30,12 +30,14 @@ from ..core.messages.journal_port import RecoveredQueue
 from ..core.metadata.records import Definitions
 from . import checkpoint, log_records
 from .checkpoint import Checkpoint
+from .damage import Damage
 from .disk import Disk
 from .errors import StorageFault
 from .index import Block, Index, Part, new_block
 from .segment import Segment, name_of
 from .shared_messages import little
 
+Names = Callable[[], Mapping[int, str]]
 _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 
 # Raised by decoding lengths and numbers that another program has written with a valid checksum
@@ -82,19 +84,26 @@ class Recovered:
     dropped: int = 0  # the number of messages of commits without an end
 
 
-def recover(disk: Disk, report: list[str], known: set[int] | None = None, highest: int | None = None) -> Recovered:
+def recover(
+    disk: Disk,
+    report: list[str],
+    known: set[int] | None = None,
+    highest: int | None = None,
+    names: Names = dict,
+) -> Recovered:
     """Read the log; `report` gets a line for each damage. Raises OSError, StorageFault.
 
     Queues that are not in `known` are deleted; with None no queue is. But if such a queue is above `highest`, the
-    highest number that the metadata has ever had, the metadata is older than the log.
+    highest number that the metadata has ever had, the metadata is older than the log. `names` returns the names of
+    queues by number, for lines of the report.
     """
     try:
-        return _recover(disk, report, known, highest)
+        return _recover(disk, report, known, highest, names)
     except IMPOSSIBLE as error:
         raise StorageFault(f"log: values that no broker writes, with a valid checksum: {error!r}") from error
 
 
-def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int | None) -> Recovered:
+def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int | None, names: Names) -> Recovered:
     sizes = disk.segments()
     numbers = list(sizes)
     saved = _load_checkpoint(disk, numbers, report)
@@ -138,7 +147,9 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
         recovered.segments.append(segment)
         recovered.index.segments[number] = segment
         end = scan.whole_end(segment, state.length if state is not None else 0) if torn else size
-        scan.read(segment, end, report, ends[number])
+        following = heads.get(number + 1)
+        next_id = following.first_id if following is not None else saved.next_id if number == numbers[-1] else 0
+        scan.read(segment, end, report, ends[number], next_id)
         if end < size:
             found.torn_bytes = size - end
             report.append(f"{segment.name}: {found.torn_bytes} bytes of a torn end cut off at offset {end}")
@@ -147,7 +158,7 @@ def _recover(disk: Disk, report: list[str], known: set[int] | None, highest: int
     losses = [*_losses(recovered.segments, saved, cut), *_gaps(recovered, saved)]
     report += losses
     recovered.missing += losses
-    scan.finish(known, highest)
+    scan.finish(known, highest, report, names)
     recovered.goes_on = scan.next_id == recovered.next_id
     begun = {number for number, state in saved.segments.items() if state.length}  # the others have never had a file
     recovered.next_segment = max([1, *saved.segments, *[number + 1 for number in {*recovered.index.segments} | begun]])
@@ -396,6 +407,7 @@ class _Scan:
         self._block = Block(0)  # of the messages that were first written to the segment that is read
         self._saved_blocks: dict[int, Block] = {}  # the same by segment, from the checkpoint
         self._end_id = 0  # above the ids that the segment may have
+        self._damage = Damage()
         self._resumed_at = 0  # offset of the first sound record after a damaged one
         self._misplaced = self._misplaced_at = 0  # records of this segment without the next id; offset of the first
         self._unknown_queues = self._dropped = 0  # queues that the metadata should know, and their live messages
@@ -450,8 +462,11 @@ class _Scan:
             torn.append((number, at))
         return min([where for _, where in torn], default=size)
 
-    def read(self, segment: Segment, size: int, report: list[str], end_id: int) -> None:
-        """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`."""
+    def read(self, segment: Segment, size: int, report: list[str], end_id: int, next_id: int) -> None:
+        """Read all records of the first `size` bytes of a segment, whose ids are below `end_id`.
+
+        `next_id` is the id after those of the segment, or less if that is not known.
+        """
         self._end_id = min(end_id, segment.first_id + self._most_ids(segment.number))
         block = self._saved_blocks.get(segment.number)
         if block is None or block.first_id != segment.first_id:  # that of a segment which has not been durable
@@ -460,20 +475,33 @@ class _Scan:
         self.next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
-        bad = False
+        bad = unended = False
+        bad_data, bad_at = b"", 0
         for offset, data, at, end in _records(self._disk, segment, size):
-            if bad:
-                self._resumed_at = offset
+            if unended:
+                if bad:
+                    self._resumed_at = offset
+                    self._damage.claim(bad_data, bad_at, at, self._end_id)  # this record is in the same bytes
+                id_ = _own_id(data, at + log_records.RECORD_BYTES)
+                if segment.first_id <= id_ <= self._end_id:
+                    self._damage.end(id_)
+                    unended = False
             bad = not end
             if end:
                 found.sound += 1
                 self._take(segment, offset, data, at, end)
             else:
+                bad_data, bad_at, unended = data, at, True
+                self._damage.add(len(report), self.next_id)
                 self._whole = False
                 for commit in self._commits.values():
                     commit.damaged = True
                 found.bad.append(offset)
                 report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
+        if bad:
+            self._damage.claim(bad_data, bad_at, len(bad_data), self._end_id)
+        if unended:
+            self._damage.end(min(next_id, self._end_id))
         if self._misplaced:
             records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
             line = f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
@@ -654,6 +682,16 @@ class _Scan:
             return True  # the checkpoint has all blocks with live messages
         return not any(part.has_live(id_, state.first_id) for part in state.parts)
 
+    def _is_missing(self, id_: int) -> bool:
+        """Whether a message that was not settled, as far as is known, has no record."""
+        block = self._index.find(id_)
+        parts = block.parts if block is not None else []
+        there = [(part, at) for part in parts if (at := part.position(id_)) >= 0]
+        if not there:
+            return not self._was_settled(id_)
+        live = [part.offsets[at] for part, at in there if not part.is_dead(at)]
+        return bool(live) and not any(live)
+
     def _is_possible(self, segment: Segment, offset: int, id_: int, end_id: int) -> bool:
         """Note that a record does not have the next id, and return whether it may be of this segment.
 
@@ -680,16 +718,24 @@ class _Scan:
             block = find(id_)
             if block is not None:
                 unwanted(block, queue, id_)
+        if self._damage.parts:
+            self._damage.settle(queue, ids)
 
-    def finish(self, known: set[int] | None, highest: int | None) -> None:
+    def finish(self, known: set[int] | None, highest: int | None, report: list[str], names: Names) -> None:
         """Collect the live messages of each existing queue, and count those of each segment (`recover`)."""
         recovered = self._recovered
         self._drop_unfinished()
+
+        def exists(queue: int) -> bool:
+            return queue not in self._deleted_queues and (known is None or queue in known)
+
+        if self._damage.parts:
+            highest_seen = max([highest or 0, *self._entries, *self._deleted_queues, *(known or ())])
+            self._damage.describe(report, self._is_missing, exists, highest_seen + 1, names())
         recovered.next_queue = max([0, *self._entries, *self._deleted_queues]) + 1
         while self._entries:
             queue, entries = self._entries.popitem()
-            exists = queue not in self._deleted_queues and (known is None or queue in known)
-            dropped = self._finish_queue(queue, entries, exists)
+            dropped = self._finish_queue(queue, entries, exists(queue))
             if dropped and highest is not None and queue > highest and queue not in self._deleted_queues:
                 self._dropped += dropped
                 self._unknown_queues += 1
@@ -782,7 +828,7 @@ class _Scan:
                 segment.live += len(part.offsets)
                 segment.live_bytes += sum(part.sizes)
                 continue
-            for position in list(part.live_positions()):
+            for position in array("I", part.live_positions()):
                 if part.offsets[position]:
                     self._index.enter(part, position)
                 else:
@@ -812,8 +858,16 @@ def _first_id(disk: Disk, segment: Segment, size: int, otherwise: int) -> int:
     at = log_records.next_record(salt, data, 0)
     while at:
         start = at + log_records.RECORD_BYTES
-        kind, id_ = log_records.KIND_ID.unpack_from(data, start)
-        if kind != log_records.MESSAGE or not log_records.MESSAGE_HEAD.unpack_from(data, start)[5] & log_records.COPIED:
-            return int(id_)
+        own = _own_id(data, start)
+        if own:
+            return own
         at = log_records.next_record(salt, data, at + 1)
     return otherwise
+
+
+def _own_id(data: bytes, start: int) -> int:
+    """Return the id of a record, or 0 if it is a copy, which has that of the message."""
+    kind, id_ = log_records.KIND_ID.unpack_from(data, start)
+    if kind == log_records.MESSAGE and log_records.MESSAGE_HEAD.unpack_from(data, start)[5] & log_records.COPIED:
+        return 0
+    return int(id_)

@@ -209,7 +209,7 @@ def verify_log(disk: Disk, contents: Contents, report: list[str]) -> Recovered:
     log, definitions = FinishedLog(disk, contents.checkpoint), contents.definitions
     check_definitions(log, definitions)
     check_log(log, definitions.numbers)
-    recovered = recover(log, report, definitions.numbers, definitions.next_queue - 1)
+    recovered = recover(log, report, definitions.numbers, definitions.next_queue - 1, definitions.names)
     if recovered.missing:
         raise NoBackup(f"its log is not complete: {recovered.missing[0]}")
     return recovered

@@ -20,6 +20,8 @@ FAILURES = 16
 RETRY_S = 10.0
 PLACES = 10_000  # bad records that are logged, once each; faults beyond these are only counted
 
+ADVICE = "check the disk, and restore a backup if the message cannot be read later"
+
 
 class Shortage(Exception):
     """The system has no descriptor or memory left for a read."""
@@ -32,9 +34,11 @@ class Reader:
         self.errors = 0  # reads that the disk refused
         self.damaged = 0  # records with a wrong checksum, each time they were read
         self.log = log  # called with a line for each bad record, once, and at most every RETRY_S for a shortage
+        self.name_of: Callable[[int], str] = lambda queue: ""  # the name of a queue by its number, or an empty text
         self._disk = disk
         self.now_s = now_s
         self._failures: dict[int, tuple[int, float]] = {}  # by segment: their count and the time of the last one
+        self._names: dict[int, str] = {}  # of queues in the log, by number
         self._locations: set[int] = set()  # of bad records that were logged
         self._shortage_logged_s: float | None = None
         self._short_until_s = 0.0
@@ -52,8 +56,10 @@ class Reader:
                 self.log(f"{segment.name}: not read for now, to be tried again: {error.strerror}")
             raise Shortage from error
 
-    def record(self, segment: Segment, offset: int, end: int, count: int = READ_BYTES) -> bytes:
+    def record(self, segment: Segment, offset: int, end: int, count: int = READ_BYTES, queue: int = 0) -> bytes:
         """Return at least the record at `offset`: `count` bytes, or less at `end`. Raises OSError, Shortage.
+
+        It has a message of the queue with this number; 0 is unknown.
 
         After a failed read of more than READ_BYTES, no more than these are read at once for RETRY_S: a slow store may
         need longer for an answer than the time limit of a read.
@@ -83,26 +89,30 @@ class Reader:
             if length > len(data):
                 data = self.read(segment, offset, min(length, end - offset))
         except OSError as error:
-            self.report_failure(segment, offset, error)
+            self.report_failure(segment, offset, error, queue)
             self._failures[segment.number] = failures + 2, self.now_s()
             raise
         return data
 
-    def report_failure(self, segment: Segment, offset: int, error: OSError) -> None:
+    def report_failure(self, segment: Segment, offset: int, error: OSError, queue: int = 0) -> None:
         """Count and log a read that the disk refused."""
         self.errors += 1
-        self._log(segment, offset, f"cannot be read: {error.strerror or error}")
+        self._log(segment, offset, f"cannot be read: {error.strerror or error}", queue)
 
-    def report_damage(self, segment: Segment, offset: int) -> None:
+    def report_damage(self, segment: Segment, offset: int, queue: int = 0) -> None:
         """Count and log a record with a wrong checksum."""
         self.damaged += 1
-        self._log(segment, offset, "is damaged")
+        self._log(segment, offset, "is damaged", queue)
 
-    def _log(self, segment: Segment, offset: int, fault: str) -> None:
+    def _log(self, segment: Segment, offset: int, fault: str, queue: int) -> None:
         location = segment.number << OFFSET_BITS | offset
         if location not in self._locations and len(self._locations) < PLACES:
             self._locations.add(location)
-            self.log(f"{segment.name}: the record at offset {offset} {fault}")
+            if queue not in self._names:
+                self._names[queue] = self.name_of(queue) if queue else ""
+            owner = self._names[queue]
+            of = f"; it has a message of {owner}, which stays there unread: {ADVICE}" if owner else ""
+            self.log(f"{segment.name}: the record at offset {offset} {fault}{of}")
 
     def forget(self, segment: Segment) -> None:
         """Note that a segment was deleted."""

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from warren.broker.core.policies.upstream_parameters import URI_LIMIT
 from warren.broker.core.policies.upstream_parameters import uri_fault as term_of_fault
-from warren.broker.ctl.api_client import API, LocalAPI, password_of
+from warren.broker.ctl.api_client import API, PORTS, LocalAPI, password_of
 from warren.broker.ctl.errors import UNAVAILABLE, USAGE, APIError, ExitError, Unreachable
 from warren.broker.plugin import command_failed
 from warren.broker.standard_streams import printable
@@ -28,7 +28,7 @@ failed = partial(command_failed, "migrate")
 INTERRUPTED = 130
 NOT_AUTHORIZED = 401  # of HTTP
 WRONG_LOGIN = {"not_authorized", "Login failed"}  # the error for it and not for a missing tag; RabbitMQ 3's reason
-OPTIONS = (("--url:", "--from or --to:"), ("--password-file:", "--from-password-file or --to-password-file:"))
+OPTIONS = (("--url:", "--from or --to:"), ("--password-file", "--from-password-file or --to-password-file"))
 AGAIN_S = 1.0  # the time in which another run makes its links again
 NAMES_SHOWN = 20  # the maximum of queues that a dry run prints
 
@@ -172,7 +172,8 @@ def amqp_uri(source: Broker, url: str, password_file: str) -> str:
     user, password = parts.username or "guest", parts.password
     if password is None:
         is_guest = parts.username is None and not password_file
-        password = "guest" if is_guest else quote(password_of(password_file), safe="")
+        where = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
+        password = "guest" if is_guest else quote(password_of(password_file, unquote(user), where), safe="")
     host = parts.hostname or ""
     return source.amqp_uri(f"{user}:{password}", f"[{host}]" if ":" in host else host)
 

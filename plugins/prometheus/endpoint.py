@@ -1,6 +1,7 @@
 """The application of scrapes: authenticate, measure, write, compress and send in chunks."""
 
 import asyncio
+import html
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -20,6 +21,15 @@ from .state import MetricsState
 AT_ONCE = 2  # scrapes that make a chunk at the same time; each may use the processor for seconds
 SCRAPE_S = 120.0  # for a whole scrape: ten times Prometheus' timeout
 PLAIN = "text/plain"
+INDEX = ("", f"/{PER_OBJECT}", f"/{DETAILED}", f"/{MEMORY}")  # the ends of the paths on the page at the root
+INDEX_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<title>Metrics for Prometheus</title>
+<h1>Metrics for Prometheus</h1>
+<ul>
+{}</ul>
+"""
 REALM = {"www-authenticate": 'Basic realm="RabbitMQ Prometheus"'}
 Query = Mapping[str, list[str]]
 
@@ -58,11 +68,14 @@ class MetricsEndpoint(Application):
 
     async def _answer(self, incoming: Incoming, response: ScrapeStream) -> Response[Any] | None:
         """Return None once a scrape was sent. Raises HTTPError, BadPattern, TimeoutError."""
-        endpoint = self._endpoint(incoming.path)
+        is_root = incoming.path == "/" and bool(self._path)
+        endpoint = None if is_root else self._endpoint(incoming.path)
         if not incoming.reads:
             raise HTTPError(405, "method_not_allowed", "Method Not Allowed", {"allow": "GET, HEAD"})
         if self._guarded:
             await self._authorize(incoming)
+        if is_root:
+            return Response(200, self._index(), media_type="text/html; charset=utf-8")
         if endpoint is None:
             return Response(404, b"Unknown Registry", media_type=PLAIN)
         self._scrapes.admit(response)
@@ -74,6 +87,12 @@ class MetricsEndpoint(Application):
         finally:
             self._scrapes.remove(response)
         return None
+
+    def _index(self) -> bytes:
+        """Return the page with links to all endpoints, for a person who opens the address in a browser."""
+        path = html.escape(self._path)
+        links = "".join(f'<li><a href="{path}{end}">{path}{end}</a></li>\n' for end in INDEX)
+        return INDEX_PAGE.format(links).encode("utf-8", "replace")
 
     def _endpoint(self, raw_path: str) -> str | None:
         """Return the endpoint, or None if it does not exist. Raises HTTPError (404) for a path outside the metrics."""

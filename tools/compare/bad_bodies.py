@@ -127,6 +127,11 @@ POLICIES: dict[str, Any] = {
     "expires 0": {**POLICY, "definition": {"expires": 0}},
     "delivery-limit": {**POLICY, "definition": {"delivery-limit": -2}},
     "alternate-exchange": {**POLICY, "apply-to": "exchanges", "definition": {"alternate-exchange": "compare.x"}},
+    "shards": {**POLICY, "apply-to": "exchanges", "definition": {"shards-per-node": 1, "routing-key": "key"}},
+    "shards a text": {**POLICY, "definition": {"shards-per-node": "x"}},
+    "shards negative": {**POLICY, "definition": {"shards-per-node": -1}},
+    "routing-key alone": {**POLICY, "definition": {"routing-key": "key"}},
+    "routing-key a number": {**POLICY, "definition": {"shards-per-node": 1, "routing-key": 1}},
     "federation set and upstream": {
         **POLICY,
         "definition": {"federation-upstream": "a", "federation-upstream-set": "all"},

@@ -21,6 +21,7 @@ class Celery(SdistSuite):
     what = "`t/integration`, results in Redis"
     sha256 = "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0"
     time_limit_s = 2400
+    test_limit_s = 400  # a test waits 20 s for each of seven chords that nothing more comes of
     features = "[redis,sqlalchemy,auth,yaml,msgpack,tblib,pydantic,django]"
     pytest = ("pytest==9.0.3", "pytest-timeout==2.4.0", "pytest-rerunfailures==16.7")
     extra = (
@@ -42,7 +43,7 @@ class Celery(SdistSuite):
 
     def environment(self, broker: Broker) -> dict[str, str]:
         return {"TEST_BROKER": f"{URL}//", "TEST_BACKEND": f"redis://127.0.0.1:{self.redis_port}/0",
-                "REDIS_HOST": "127.0.0.1", "REDIS_PORT": str(self.redis_port)}  # fmt: skip
+                "REDIS_HOST": "127.0.0.1", "REDIS_PORT": str(self.redis_port), "WORKER_LOGLEVEL": "INFO"}  # fmt: skip
 
     def run(self, folder: Path, broker: Broker) -> list[Case]:
         server = needed("redis-server", "redis-server")

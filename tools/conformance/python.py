@@ -20,6 +20,7 @@ class PythonSuite(Suite):
 
     `tests` are paths, `options` pytest's. `extra` are distributions that only the tests need, `features` the extras of
     the client's own distribution. `settings` is the file of pytest's settings, ours unless the tests need their own.
+    `test_limit_s` is the time that one test may take.
     """
 
     language = "Python"
@@ -29,6 +30,7 @@ class PythonSuite(Suite):
     extra: Sequence[str] = ()
     features = ""
     settings = str(SETTINGS)
+    test_limit_s = TEST_TIMEOUT_S
 
     def bring_sources(self, folder: Path) -> None:
         """Bring the sources to `source` in the folder. Raises Unavailable."""
@@ -63,7 +65,7 @@ class PythonSuite(Suite):
             "-c",
             self.settings,
             "--rootdir=.",
-            f"--timeout={TEST_TIMEOUT_S}",
+            f"--timeout={self.test_limit_s}",
             f"--reruns={RERUNS}",
             "-rfER",
             f"--junitxml={report}",

@@ -7,6 +7,7 @@ from .amqpstorm import AMQPStorm
 from .bunny import Bunny
 from .celery import Celery, CeleryRPC
 from .frameworks import ChannelsRabbitMQ, Dramatiq, FastStream, Nameko, Taskiq
+from .java_client import JavaClient
 from .kombu import Kombu
 from .oslo_messaging import OsloMessaging
 from .packaged import AnyEventRabbitMQ, PHPAmqplib, RabbitMQC
@@ -31,6 +32,7 @@ SUITES: tuple[Suite, ...] = (
     ChannelsRabbitMQ(),
     Amqplib(),
     Amqp091Go(),
+    JavaClient(),
     Bunny(),
     PHPAmqplib(),
     RabbitMQC(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from http.client import NOT_FOUND
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 EVERYONE = "*"  # the pattern of all connections
 PORTS = {"amqp": 5672, "amqps": 5671}  # by the scheme of an address
 HTTP_PORT = 15672
+LISTED_S, POLL_S = 10.0, 0.05  # RabbitMQ lists a connection after 5 s at the latest
 
 
 class NotPossible(BrokerError, SkipTest):
@@ -132,16 +134,36 @@ class ForeignBroker(AnyBroker):
         if not self.has_api:
             self._not_possible("drop_connections")
         try:
-            found = [row for row in self.api.call("GET", "connections") if row.get("vhost") in self._vhosts]
-            chosen = [row for row in found if any(fnmatchcase(name, pattern) for name in names_of(row))]
+            chosen = [row for row in self._connections() if any(fnmatchcase(name, pattern) for name in names_of(row))]
             if not reason:
                 proxy = self._network("drop_connections without a reason")
                 return int(proxy.call(proxy.drop, {row["peer_port"] for row in chosen}))
-            for row in chosen:
-                self.api.call("DELETE", "connections", row["name"], headers={"X-Reason": reason})
+            return sum(self._close(row["name"], reason) for row in chosen)
         except HTTPError as error:
             raise self.refused("drop_connections", error) from None
-        return len(chosen)
+
+    def _connections(self) -> list[dict[str, Any]]:
+        """Return the connections to virtual hosts of these tests. Raises HTTPError.
+
+        RabbitMQ lists a connection some time after it was opened, so this waits for all those of the proxy.
+        """
+        give_up_s = time.monotonic() + LISTED_S
+        while True:
+            found = [row for row in self.api.call("GET", "connections") if row.get("vhost") in self._vhosts]
+            expected = len(self._proxy.clients) if self._proxy is not None else 0
+            if len(found) >= expected or time.monotonic() > give_up_s:
+                return found
+            time.sleep(POLL_S)
+
+    def _close(self, connection: str, reason: str) -> bool:
+        """Close a connection by the HTTP API; return whether it was still open. Raises HTTPError."""
+        try:
+            self.api.call("DELETE", "connections", connection, headers={"X-Reason": reason})
+        except HTTPError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        return True
 
     def partition(self, whom: str | AnyBroker = EVERYONE) -> Fault:
         """Cut all clients off, as `Broker.partition`."""

@@ -133,6 +133,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, None, None]:
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
+        config = getattr(item, "funcargs", {}).get("amqp_broker_config")
+        if config and brokers[0] not in started(brokers):
+            text = f"--amqp-url: the broker there does not have the keys of amqp_broker_config: {', '.join(config)}"
+            report.sections.append(("Broker", text))
         starts = item.stash.get(LOG_STARTS, [])
         for number, broker in enumerate(started(brokers)):
             title = f"Broker log {number + 1}" if number else "Broker log"

@@ -6,6 +6,7 @@ from .patterns import Pattern, SearchTime
 
 Definition = Mapping[str, object]  # key of a policy, such as `max-length` -> its value
 
+SHARDS_PER_NODE, SHARD_ROUTING_KEY = "shards-per-node", "routing-key"  # of exchanges (`vhost.sharding`)
 MIRRORING = (  # keys of RabbitMQ 3, accepted so that its definitions can be imported; they have no effect
     *("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size"),
     *("ha-promote-on-shutdown", "ha-promote-on-failure"),

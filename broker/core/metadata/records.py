@@ -158,6 +158,12 @@ class Definitions:
         numbers = {queue.number for queue in self.queues} | {exchange.number for exchange in self.exchanges}
         return numbers - {0}
 
+    def names(self) -> dict[int, str]:
+        """Return the names of these queues and exchanges, for the operator, by number."""
+        queues = {queue.number: f"queue '{queue.name}' in vhost '{queue.vhost}'" for queue in self.queues}
+        exchanges = [exchange for exchange in self.exchanges if exchange.number]
+        return queues | {each.number: f"exchange '{each.name}' in vhost '{each.vhost}'" for each in exchanges}
+
     @property
     def empty(self) -> bool:
         """True for a broker that was never started: one whose last virtual host was deleted still has users."""

@@ -111,6 +111,7 @@ class Node:
         self.default_vhost = default_vhost
         self.system_exchanges = [EVENT]  # of the default virtual host, for messages of the broker itself
         self.default_queue_type = ""
+        self.give_defaults: Callable[[str], None] = lambda vhost: None  # those of new virtual hosts
         self.scheduler = Scheduler(clock, journal)
         self.pending = self.scheduler.pending
         self._unfinished: dict[str, UnfinishedPublishes] = {}  # by account
@@ -201,6 +202,7 @@ class Node:
         check_new(0, False)  # it is stored, but not counted
         vhost = self.restore_vhost(metadata)
         self.observers.configured(Change(True, metadata))
+        self.give_defaults(name)
         return vhost
 
     def restore_vhost(self, metadata: StoredVHost) -> VHost:

@@ -6,18 +6,19 @@ queues would otherwise limit others.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ...amqp.errors import Invalid
 from ...amqp.limits import SHORT_STRING
 from ..metadata.patterns import Pattern
-from ..metadata.policy import MIRRORING, Definition
+from ..metadata.policy import MIRRORING, SHARD_ROUTING_KEY, SHARDS_PER_NODE, Definition
 from ..metadata.validation import as_integer, fields_of, term
 
 Allowed = Callable[[object], bool]
 
 FEDERATION = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
 DEDUPLICATE, MULTI_HOP = "federation-deduplicate", "federation-multi-hop"  # Warren's own, for exchanges and for queues
+SHARDS_LIMIT = 1_000  # of an exchange
 PATTERN_BYTES = 1024
 LARGEST_SEGMENT = 3_000_000_000
 
@@ -100,6 +101,7 @@ KEYS: dict[str, tuple[Allowed, str]] = {
     "queue-master-locator": (among("client-local", "min-masters", "random"), "invalid queue-master-locator value"),
     "queue-mode": (among("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": (among(1, 2), "is not a valid queue-version value"),
+    **dict.fromkeys((SHARDS_PER_NODE, SHARD_ROUTING_KEY), (anything, "")),  # `sharding_error` has their texts
     "stream-filter-size-bytes": (at_least(16, 255), "is not a valid filter size. Valid range is 16-255"),
     "stream-max-segment-size-bytes": (at_least(0, LARGEST_SEGMENT), "is not a valid segment size"),
     "target-group-size": (at_least(0), "is not a valid target group size"),
@@ -120,6 +122,8 @@ def definition_lines(value: object, operator: bool) -> list[str]:
         return [f"definition should be a map, actually was {term(value)}"]
     if not value:
         return ["no policy provided"]
+    if not operator and (wrong := sharding_error(value)):
+        return [wrong]
     known = [key for key in sorted(value) if key in KEYS and (not operator or key in OPERATOR_KEYS)]
     for key in known:
         allowed, wrong = KEYS[key]
@@ -131,6 +135,23 @@ def definition_lines(value: object, operator: bool) -> list[str]:
     if sum([key in value for key in FEDERATION]) > 1:
         return [TOGETHER]
     return []
+
+
+def sharding_error(definition: Mapping[str, object]) -> str:
+    """Return RabbitMQ's error in the keys of sharding, or an empty text. It takes fractions, too, and any number."""
+    if SHARDS_PER_NODE not in definition:
+        return f"{SHARDS_PER_NODE} must be specified" if SHARD_ROUTING_KEY in definition else ""
+    count, key = definition[SHARDS_PER_NODE], definition.get(SHARD_ROUTING_KEY, "")
+    wanted = ""
+    if isinstance(count, bool) or not isinstance(count, int | float):
+        wanted = "a number"
+    elif count < 0:
+        wanted = "greater than 0"
+    elif not isinstance(count, int) or count > SHARDS_LIMIT:
+        wanted = f"a whole number of at most {SHARDS_LIMIT:,}"
+    if wanted:
+        return f"{SHARDS_PER_NODE} should be {wanted}, actually was {term(count)}"
+    return "" if is_name(key) else f"{SHARD_ROUTING_KEY} should be binary, actually was {term(key)}"
 
 
 def merge_definitions(definition: Definition, operator: Definition) -> Definition:

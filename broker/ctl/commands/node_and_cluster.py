@@ -1,11 +1,17 @@
 """Commands that start and stop the node, or wait for it; and those for a cluster, which has one node here."""
 
+import sys
+
 from ..call import Call
 from ..command import CHECKS, DIAGNOSTICS, NODES, UPGRADES, send
-from ..errors import UNAVAILABLE, CommandError
+from ..errors import UNAVAILABLE, CommandError, ExitError
 from ..formats import Report
 
 ALONE = "Target node seems to be the only one in a single node cluster, the command does not apply"
+KEPT = (
+    "Nothing was deleted. To keep a copy first: warrenctl backup FILE, or export_definitions FILE without the messages."
+    " To delete less: purge_queue, delete_queue, delete_vhost"
+)
 DEPRECATED = "This command is DEPRECATED and is a no-op. It will be removed in a future version."
 
 
@@ -23,6 +29,31 @@ def check_quorum_critical(call: Call) -> Report:
     return Report(f"Node {call.node} {text}", {"message": f"Target node {text}", "result": "ok"})
 
 
+def reset(call: Call) -> None:
+    """Delete all definitions and messages; a person at a terminal is asked first. Raises ExitError (69)."""
+    is_asked = sys.stdin is not None and sys.stdin.isatty() and not (call.flag("quiet") or call.flag("silent"))
+    if is_asked and not is_confirmed(contents(call)):
+        raise ExitError(UNAVAILABLE, f"Error:\n{KEPT}")
+    call.post("warren/reset")
+
+
+def is_confirmed(what: str) -> bool:
+    print(what, "Type yes to delete all of it: ", sep="\n", end="", file=sys.stderr, flush=True)
+    try:
+        return sys.stdin.readline().strip() == "yes"
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def contents(call: Call) -> str:
+    """Return what a reset deletes, in one sentence."""
+    overview = call.get("overview")
+    objects, messages = overview["object_totals"], overview["queue_totals"].get("messages", 0)
+    vhosts, users = (len(call.get(path, {"columns": "name"})) for path in ("vhosts", "users"))
+    counts = f"{vhosts} virtual hosts, {users} users, {objects['queues']} queues with {messages} messages"
+    return f"This deletes all definitions and messages of node {call.node}: {counts}, and all policies and parameters."
+
+
 # fmt: off
 NODES("ping: Checks that the node answers", "Will ping {node}. Timeout: {timeout_ms} ms.",
       lambda call: "Ping succeeded", timeout_s=60.0)
@@ -30,17 +61,17 @@ NODES("ping: Checks that the node answers", "Will ping {node}. Timeout: {timeout
 NODES("await_startup: Waits for the node to start", timeout_s=300.0)
 NODES("wait [--pid <pid>] [<pidfile>]: Waits for the node of a process to start", timeout_s=10.0)
 NODES.local("stop [--idempotent] [<pidfile>]: "
-            "Stops the node and waits for that, and for the end of the process in the pid file",
+            "Stops the node, and waits for the end of its process and of that in the pid file",
             "Stopping and halting node {node} ...", send("POST", "warren/shutdown"))
-NODES.local("shutdown [--wait] [--no-wait]: Stops the node and waits for that",
+NODES.local("shutdown [--wait] [--no-wait]: Stops the node, and waits for the end of its process",
             "Shutting down RabbitMQ node {node} ...", send("POST", "warren/shutdown"))
 NODES.local("stop_app: Disconnects AMQP clients and accepts none", "Stopping rabbit application on node {node} ...",
             send("PUT", "warren/application", state="stopped"))
 NODES.local("start_app: Accepts AMQP clients again", "Starting node {node} ...",
             send("PUT", "warren/application", state="running"))
-NODES.local("reset: Returns a stopped node to its virgin state", "Resetting node {node} ...",
-            send("POST", "warren/reset"))
-NODES.local("force_reset: Does the same as reset", "Forcefully resetting node {node} ...", send("POST", "warren/reset"))
+NODES.local("reset: Deletes all definitions and messages of a node after `stop_app`; asks first on a terminal",
+            "Resetting node {node} ...", reset)
+NODES.local("force_reset: Does the same as reset", "Forcefully resetting node {node} ...", reset)
 UPGRADES.local("drain: Closes listeners and connections for maintenance",
                "Will put node {node} into maintenance mode. The node will no longer serve any client traffic!",
                send("PUT", "warren/listeners", state="drained"))

@@ -17,7 +17,7 @@ def declare(channel: Channel, method: commands.Queue.Declare, arguments: Table) 
     Raises AccessRefused (403), NotFound (404), ResourceLocked (405), PreconditionFailed (406), and Postponed while
     bindings of a deleted queue of this name are being deleted, and while messages are being requeued in the queue.
     """
-    name = method.queue
+    name = checked_operations.shard_to_declare(channel, method.queue)
     if name.startswith(REPLY_TO):
         checked_operations.check_reply_queue(channel, name)
         channel.last_queue = name

@@ -169,7 +169,8 @@ def reset(request: Request) -> Response[None]:
     """Delete all stored data and start as a new node; the application must be stopped."""
     control = request.host.control
     if not control.app_is_stopped:
-        reason = f"Mnesia is still running on node {request.node.name}: stop it first with stop_app"
+        reason = f"Mnesia is still running on node {request.node.name}: stop it first with stop_app, or delete less:"
+        reason += " purge_queue, delete_queue, delete_vhost"
         raise HTTPError(409, "conflict", reason)
     if request.host.imports.under_way:
         raise not_now("an import of definitions is under way")

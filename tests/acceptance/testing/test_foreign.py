@@ -5,6 +5,7 @@ import threading
 import time
 import unittest
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pika
 import pytest
@@ -12,6 +13,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
 from tests.support.polling import until
 from warren.testing import Broker, BrokerError, ForeignBroker, NotPossible
+from warren.testing.http_api import HTTPAPI
 
 from .clients import channel_of, connect, hears_nothing
 
@@ -111,6 +113,28 @@ def test_an_operator_closes_connections_of_the_tests_alone(rabbit: Broker, forei
             shop.process_data_events(10)
         stock.process_data_events(0)
         other.process_data_events(0)
+
+
+def test_a_connection_is_found_that_the_broker_lists_later(
+    proxied: ForeignBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ lists connections late, and some that have been closed meanwhile."""
+    listed, late = HTTPAPI.call, [0, 2]
+
+    def call(api: HTTPAPI, method: str, *path: str, **more: Any) -> Any:
+        rows = listed(api, method, *path, **more)
+        if path == ("connections",):
+            late[0] += 1
+            return rows[:1] if late[0] < late[1] else [*rows, {**rows[0], "name": "gone"}]
+        return rows
+
+    monkeypatch.setattr(HTTPAPI, "call", call)
+    with proxied.vhost() as vhost:
+        first, second = connect(vhost, "shop-1"), connect(vhost, "shop-2")
+        assert proxied.drop_connections("shop-*", reason="maintenance") == 2
+        for each in (first, second):
+            with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+                each.process_data_events(10)
 
 
 def test_sites_of_one_broker_federate(foreign: ForeignBroker) -> None:

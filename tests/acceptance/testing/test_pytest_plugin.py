@@ -288,3 +288,36 @@ def test_the_same_tests_with_another_broker_skip_what_it_cannot_do(
     assert "4 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
     assert f"kill needs a broker that the tests have started, and that at 127.0.0.1:{broker.port}" in ran.stdout
     assert len(set(re.findall(r"USED (\S+)", ran.stdout))) == 2
+
+
+def test_a_project_can_leave_the_plugin_out(project: ForeignProject) -> None:
+    project.write("pytest.ini", "[pytest]\naddopts = -p no:warren\n")
+    project.write("test_it.py", "def test_one():\n    pass\ndef test_two(amqp_url):\n    pass\n")
+    project.write(
+        "conftest.py",
+        "import sys\n"
+        "def pytest_unconfigure():\n"
+        "    print('IMPORTED', sorted(name for name in sys.modules if name.startswith('warren')))\n",
+    )
+    ran = project.pytest("-q", "-s")
+    assert "1 passed, 1 error" in ran.stdout and "fixture 'amqp_url' not found" in ran.stdout, ran.stdout
+    assert "IMPORTED []" in ran.stdout
+    assert "unrecognized arguments: --amqp-url" in project.pytest("--amqp-url", "amqp://localhost").stderr
+
+
+def test_a_failure_with_a_broker_that_is_there_names_the_keys_that_it_lacks(project: ForeignProject) -> None:
+    project.write(
+        "conftest.py",
+        """
+import pytest
+@pytest.fixture(scope="session")
+def amqp_broker_config():
+    return {"max_message_size": 1, "heartbeat": 10}
+""",
+    )
+    project.write("test_it.py", "def test_one(amqp_url):\n    assert False\n")
+    says = "--amqp-url: the broker there does not have the keys of amqp_broker_config: max_message_size, heartbeat"
+    with Broker() as broker:
+        ran = project.pytest("--amqp-url", broker.url, "--amqp-http-url", broker.http_url)
+    assert "1 failed" in ran.stdout and says in ran.stdout, ran.stdout
+    assert says not in project.pytest().stdout

@@ -121,6 +121,12 @@ CASES: dict[str, tuple[int, str, Callable[[Start], list[str]]]] = {
         lambda start: at(start, "203.0.113.9:0")),
     "data is a file": (
         69, f"{DATA}data: it is a file, and a folder is needed", lambda start: start.stored(start.file("data"))),
+    "data of a relative path are a file": (
+        69, f"{DATA}data: it is a file, and a folder is needed",
+        lambda start: start.stored(start.file("data").relative_to(start.folder))),
+    "metadata of a relative path are of something else": (
+        69, f"{DATA}d/meta.sqlite: file is not a database: restore the file",
+        lambda start: start.stored(start.file("d/meta.sqlite", "garbage" * 1000).parent.relative_to(start.folder))),
     "data below a file": (
         69, f"{DATA}file/data: a part of the path is a file", lambda start: start.stored(start.file("file") / "data")),
     "data are of something else": (

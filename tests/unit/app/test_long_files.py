@@ -30,7 +30,7 @@ READERS: list[Callable[[Path], object]] = [
     of_environment,
     of_store,
     files.read,
-    lambda path: password_of(str(path)),
+    lambda path: password_of(str(path), "user", "host:1"),
     read_text,
 ]
 

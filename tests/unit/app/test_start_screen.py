@@ -75,10 +75,28 @@ def test_the_address_for_a_browser_has_the_prefix_of_the_user_interface() -> Non
         assert "  Browser       https://[::1]:15671/mq/" in shown.splitlines()
 
 
+def test_it_says_where_a_password_is_and_how_to_set_another() -> None:
+    shown = start_screen("1", "w@h", {}, "the user", "/d", StorageStatus("os", ""), secret_of="the user").splitlines()
+    change = f"{command('warrenctl')} --data /d change_password 'the user' PASSWORD"
+    says = f"as configured or printed at the first start, or set since; {change} sets another"
+    assert shown[2:4] == ["  User          the user", f"  Password      {says}"], shown
+
+
 @pytest.mark.sockets
-def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("key", "known"), [("", " with the password guest"), ("default_pass = secret\n", "")])
+def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path, key: str, known: str) -> None:
     ours, theirs = pty.openpty()
-    options = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+    (tmp_path / "rabbitmq.conf").write_text(key)
+    options = [
+        "--config",
+        str(tmp_path / "rabbitmq.conf"),
+        "--amqp",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--data",
+        str(tmp_path / "data"),
+    ]
     line = command_line("serve", *options)
     process = subprocess.Popen(line, cwd=ROOT, stderr=theirs, stdout=theirs)
     os.close(theirs)
@@ -89,7 +107,8 @@ def test_a_terminal_gets_it_after_the_log_says_ready(tmp_path: Path) -> None:
         lines = shown.replace("\r", "").splitlines()
         assert any(line.endswith("plugins started.") for line in lines), shown
         assert any(line.startswith("Warren ") and " is ready: warren@" in line for line in lines), shown
-        assert "  User          guest with the password guest, from this machine only" in lines
+        assert f"  User          guest{known}, from this machine only" in lines
+        assert any(line.startswith("  Password ") for line in lines) == (not known) and "secret" not in shown
         assert f"  Commands      {command('warrenctl')} --data {tmp_path / 'data'} status" in lines
     finally:
         process.send_signal(signal.SIGINT)

@@ -105,7 +105,8 @@ def test_other_spellings_are_taken(conf: Path, old: str, field: str, value: obje
     "key",
     [
         *("cluster_formation.peer_discovery_backend", "mqtt.listeners.tcp.default", "net_ticktime", "log.user.file"),
-        *("ssl_options.depth", "auth_ldap.servers.1", "ssl_options.cacerts.1", "default_users.a.password"),
+        *("ssl_options.depth", "auth_ldap.servers.1", "ssl_options.cacerts.1"),
+        "default_policies.operator.a.classic_queues.ha_mode",
         *("log.journald", "management.listener.ssl", "log.upgrade.level", "advanced.config"),
     ],
 )

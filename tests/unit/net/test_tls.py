@@ -25,6 +25,7 @@ from pytest import MonkeyPatch
 from tests.support.amqp_client import Client, Silence
 from tests.support.listening_server import ListeningServer
 from tests.support.peer import SocketPipe
+from warren.broker.logs.messages import PHRASES
 from warren.broker.net import listener
 from warren.broker.net.tls import TLS, TLSOptions, context_of
 
@@ -181,6 +182,15 @@ def test_who_does_not_speak_tls_is_turned_away_and_logged(listening: ListeningSe
     pipe.close()
     failed = listening.reported("tls_handshake_failed")
     assert str(failed["peer"]).startswith("127.0.0.1:") and failed["reason"] == "the client does not speak TLS"
+
+
+def test_a_client_with_tls_at_a_listener_without_is_logged_so(listening: ListeningServer, authority: Authority) -> None:
+    with pytest.raises(ssl.SSLError):
+        TLSPipe(listening.listen(None), authority.client())
+    fields = listening.reported("bad_header")
+    assert fields["reason"] == "a TLS handshake at a listener without TLS"
+    sentence = PHRASES["bad_header"]
+    assert callable(sentence) and sentence(fields).endswith("):\na TLS handshake at a listener without TLS")
 
 
 def test_a_client_that_does_not_trust_the_broker_is_logged_so(listening: ListeningServer, authority: Authority) -> None:

@@ -462,7 +462,7 @@ def test_a_restore_says_what_it_has_restored(file: Path, tmp_path: Path, capsys:
     out = capsys.readouterr().out
     assert out.startswith("restored and verified: 12 definitions, ") and "; of warren@test at " in out
     assert run("doctor", "--data", tmp_path / "new") == 0
-    assert "queue queue in vhost: 60 messages" in capsys.readouterr().out
+    assert "queue 'queue' in vhost 'vhost': 60 messages" in capsys.readouterr().out
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*") if path.is_file()}
     assert modes == {0o600} and stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 

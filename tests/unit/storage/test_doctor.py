@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -125,6 +126,92 @@ def test_a_damaged_or_torn_file_is_named(
     status, lines = run_doctor(capsys, log)
     assert status == expected
     assert any(line.startswith(begin) and end in line for line in lines), lines
+
+
+ONE_OF_Q7 = ", with 1 message of queue 'q7' in vhost '/', by what is left of it: restore a backup if you need it"
+TWO_OF_Q7 = ", with 2 messages of queue 'q7' in vhost '/', by what is left of it: restore a backup if you need them"
+OF_BOTH = ONE_OF_Q7.replace(
+    " of queue 'q7' in vhost '/'", " (1 of queue 'q7' in vhost '/', 1 of queue 'q8' in vhost '/')"
+)
+ONE = ", with 1 message of a queue that is not known: restore a backup if you need it"
+TWO = ", with 2 messages of a queue that is not known: restore a backup if you need them"
+NONE = "; no queue wants a message of it"
+NO_MESSAGE = "; it had no message, but settled ones may come back"
+
+
+@pytest.mark.parametrize(
+    ("records", "later", "says", "says_without"),
+    [
+        ([message(1, [7])], b"", ONE_OF_Q7, ONE),
+        ([message(2, [7])], b"", NONE, NONE),  # it was settled
+        ([message(id_, [7]) for id_ in (1, 2, 3)], b"", TWO_OF_Q7, TWO),
+        ([message(id_, [7]) for id_ in (3, 4)], b"", TWO_OF_Q7, TWO),  # at the end of a segment
+        ([message(5, [7, 8])], b"", OF_BOTH, ONE),
+        ([message(5, [7, 8])], log_records.encode_settled(SALT, 9, 8, [5]), ONE_OF_Q7, NONE),
+        ([message(6, [6])], b"", NONE, ONE),  # of a queue that was deleted
+        ([message(7, [99])], b"", ONE, ONE),
+        ([message(8, [])], b"", NONE, ONE),
+        ([log_records.encode_settled(SALT, 5, 7, [2])], b"", NO_MESSAGE, NO_MESSAGE),
+    ],
+)
+@pytest.mark.parametrize("head", [True, False])
+def test_a_damaged_record_is_reported_with_the_queues_of_its_messages(
+    capsys: CaptureFixture[str], log: Path, records: list[bytes], later: bytes, says: str, says_without: str, head: bool
+) -> None:
+    """The last byte of each record is damaged, or all of them if its `head` is, too."""
+    with (log / "00000002.log").open("ab") as file:
+        file.write(b"".join([message(6, [6]), message(7, [99]), message(8, []), later]))
+    (log / "00000003.log").write_bytes(log_records.Head(9, SALT).encode() + message(9, [7]))
+    (path,) = [path for path in log.glob("*.log") if records[0] in path.read_bytes()]
+    content = path.read_bytes()
+    offset = content.index(records[0])
+    for record in records:
+        content = content.replace(record, record[:-1] + b"\xff" if head else bytes(len(record)))
+    path.write_bytes(content)
+    line = f"{path.name}: a damaged record at offset {offset} is skipped{says if head else says_without}"
+    status, lines = run_doctor(capsys, log)
+    assert status == 1 and [line for line in lines if "skipped" in line] == [f"recovery: {line}"]
+    with capture_logs() as logged:
+        Store(Config(data_dir=str(log.parent))).close()
+    assert line in [each.get("what") for each in logged]
+
+
+def test_the_report_of_a_long_damage_names_the_queues_with_most_of_its_messages(tmp_path: Path) -> None:
+    records = [message(id_, [min(id_, 8)]) for id_ in range(1, 11)]
+    (tmp_path / "log").mkdir()
+    content = log_records.Head(1, SALT).encode() + b"".join(each[:-1] + b"\xff" for each in records)
+    (tmp_path / "log" / "00000001.log").write_bytes(content)
+    (tmp_path / "log" / "00000002.log").write_bytes(log_records.Head(11, SALT).encode() + message(11, [1]))
+    report: list[str] = []
+    names = {number: f"queue 'q{number}' in vhost '/'" for number in range(1, 9)}
+    recovery.recover(FolderDisk(tmp_path / "log", False), report, set(names), 8, lambda: names)
+    listed = ", ".join([f"{3 if number == 8 else 1} of {names[number]}" for number in (8, 1, 2, 3, 4)])
+    assert f" is skipped, with 10 messages ({listed}, others of 3 queues), by what is left" in report[1]
+
+
+def test_damaged_bytes_that_look_like_many_large_records_are_read_once(tmp_path: Path) -> None:
+    """Each of them claims all queues that follow, and the id of a message that no segment of this size has."""
+    head = log_records.MESSAGE_HEAD_BYTES
+    claim = bytearray(message(1, [7])[: log_records.RECORD_BYTES + head])
+    contents = claim * 1000
+    for at in range(0, len(contents), len(claim)):
+        left = (len(contents) - at - len(claim)) // 4
+        id_ = at if at else 1 << 40
+        fields = (log_records.MESSAGE, id_, 0, 4, 1, 0, left)
+        log_records.MESSAGE_HEAD.pack_into(contents, at + log_records.RECORD_BYTES, *fields)
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "00000001.log").write_bytes(log_records.Head(1, SALT).encode() + contents)
+    (tmp_path / "log" / "00000002.log").write_bytes(log_records.Head(50_000, SALT).encode())
+    report: list[str] = []
+    names = {7: "queue 'q7' in vhost '/'"}
+    tracemalloc.start()
+    try:
+        recovery.recover(FolderDisk(tmp_path / "log", False), report, {7}, 7, lambda: names)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    (said,) = [line for line in report if "skipped" in line]
+    assert " is skipped, with 49999 messages of a queue that is not known: " in said
 
 
 def test_a_checkpoint_that_is_no_file_is_named(capsys: CaptureFixture[str], log: Path) -> None:
@@ -356,7 +443,7 @@ def test_the_log_of_the_metadata_is_read_and_left(capsys: CaptureFixture[str], l
     for name, content in killed.items():
         (log.parent / name).write_bytes(content)
     assert killed["meta.sqlite-wal"] and examine(log.parent) == 0
-    assert "queue new in /: 0 messages" in capsys.readouterr().out
+    assert "queue 'new' in vhost '/': 0 messages" in capsys.readouterr().out
     assert contents_of_files(log.parent) == killed
 
 
@@ -452,7 +539,7 @@ def test_names_are_printed_on_their_line_to_an_output_of_any_encoding(tmp_path: 
         assert main(["doctor", "--data", str(tmp_path)]) == 0
     *_, line = (tmp_path / "output").read_bytes().splitlines()
     shown = "café \u4e2d".encode(encoding, "backslashreplace").decode(encoding)
-    assert line.decode(encoding) == rf"queue {shown}\udcff\n\x1b[31mlog: BAD in /: 0 messages"
+    assert line.decode(encoding) == rf"queue '{shown}\udcff\n\x1b[31mlog: BAD' in vhost '/': 0 messages"
 
 
 def contents_of_files(folder: Path) -> dict[str, bytes]:
@@ -470,7 +557,7 @@ def test_a_read_only_snapshot_is_verified(capsys: CaptureFixture[str], monkeypat
 
     monkeypatch.setattr(os, "open", open_to_read)
     assert examine(log.parent) == 0
-    assert "queue q8 in /: 1 messages" in capsys.readouterr().out
+    assert "queue 'q8' in vhost '/': 1 messages" in capsys.readouterr().out
 
 
 def test_a_broker_logs_what_is_missing_once(tmp_path: Path) -> None:

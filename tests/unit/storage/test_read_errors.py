@@ -151,6 +151,25 @@ def test_a_record_damaged_while_the_broker_runs_is_counted_and_named_once(log: L
     assert [len(log.journal.read(pages[first:])) for first in (0, 2)] == [2, 3], "a read ends before a page that fails"
 
 
+def test_a_record_that_cannot_be_read_is_reported_with_its_queue(log: Log) -> None:
+    log.store(3, 7)
+    searched = []
+    log.journal.reader.name_of = lambda number: searched.append(number) or f"queue 'q{number}' in vhost '/'"
+    ids = [each.id for each in log.stored]
+    offsets = [log.journal.index.place(id_) & 0xFFFFFFFF for id_ in ids]
+    data = bytearray(log.disk.content(FIRST))
+    data[offsets[0] + 70] ^= 1
+    log.disk.put(FIRST, bytes(data))
+    log.disk.bad[FIRST] = offsets[1] + 70
+    assert [message and message.id for message in log.journal.read_all(ids, 7)] == [None, None, ids[2]]
+    of = "; it has a message of queue 'q7' in vhost '/', which stays there unread: check the disk, and restore a backup"
+    assert [line.partition(" if the message")[0] for line in log.journal.report] == [
+        f"{FIRST}: the record at offset {offsets[0]} is damaged{of}",
+        f"{FIRST}: the record at offset {offsets[1]} cannot be read: Input/output error{of}",
+    ]
+    assert searched == [7]
+
+
 def test_more_segments_are_read_than_files_may_be_open(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_disk, "OPEN_FILES", 3)
     log.store(150)

@@ -16,6 +16,8 @@ const OPERATOR_KEYS = ["max-length", "max-length-bytes", "overflow", "expires", 
 const KEYS = [
   ...QUEUE_KEYS.map(([key, type, help]) => ({ key, type, help, group: "Queues:" })),
   { key: "alternate-exchange", type: "string", group: "Exchanges:" },
+  { key: "shards-per-node", type: "number", help: "queues that the exchange gets, from which clients consume by its name", group: "Exchanges:" },
+  { key: "routing-key", type: "string", help: "of the bindings of these queues", group: "Exchanges:" },
   { key: "federation-upstream-set", type: "string", help: "all, or the name of a set", group: "Federation:" },
   { key: "federation-upstream", type: "string", help: "the name of an upstream", group: "Federation:" },
   { key: "federation-upstream-pattern", type: "string", help: "a regular expression for names of upstreams", group: "Federation:" },

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import platform
+import pty
 import re
 import stat
 import sys
@@ -433,6 +434,30 @@ def test_a_reset_without_output_deletes_nothing(
     assert "v" in in_process("list_vhosts -s")[1].split()
 
 
+@pytest.mark.parametrize("command", ["reset", "force_reset"])
+def test_a_reset_at_a_terminal_asks_first(
+    controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    assert in_process("add_vhost v")[0] == 0
+    controlled.host.control.app_is_stopped = True
+    ours, theirs = pty.openpty()
+    with open(theirs, encoding="utf-8") as terminal, open(ours, "wb", buffering=0) as keys:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        for typed in (b"\n", b"no\n", b"\x04"):
+            keys.write(typed)
+            status, _, err = in_process(command)
+            assert status == 69 and "Nothing was deleted. To keep a copy first: warrenctl backup" in err
+        assert err.startswith(
+            "This deletes all definitions and messages of node node: 2 virtual hosts, 1 users, 0 queues with"
+            " 0 messages, and all policies and parameters.\nType yes to delete all of it: "
+        )
+        assert "v" in in_process("list_vhosts -s")[1].split()
+        keys.write(b"yes\n")
+        assert in_process(command)[0] == 0
+        assert in_process("list_vhosts -s")[1] == "/\n"
+        assert in_process(f"{command} -q") == (0, "", "")
+
+
 def test_a_stopped_application_serves_nobody_and_a_started_one_does(tmp_path: Path, run_with: RunWith) -> None:
     with broker_process(tmp_path) as broker:
         ready = broker.addresses
@@ -454,7 +479,8 @@ def test_a_stopped_application_serves_nobody_and_a_started_one_does(tmp_path: Pa
         channel = connection.channel()
         channel.basic_consume(channel.queue_declare("", exclusive=True).method.queue, lambda *_: None)
         assert warrenctl("suspend_listeners")[0] == 0
-        assert warrenctl("reset")[0] == 69  # a client is still connected
+        status, _, err = warrenctl("reset")  # a client is still connected
+        assert status == 69 and "stop it first with stop_app, or delete less: purge_queue" in err
         assert warrenctl("stop_app")[0] == 0
         with pytest.raises(pika.exceptions.ConnectionClosed, match="shutdown"):
             channel.start_consuming()

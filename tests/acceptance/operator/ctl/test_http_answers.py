@@ -1,6 +1,8 @@
 """Commands over an HTTP API with prepared responses: of links, of other programs, and none."""
 
 import json
+import os
+import pty
 import socket
 import ssl
 import threading
@@ -15,9 +17,10 @@ from tests.support.fake_http_server import Answers, fake_http_server
 from tests.support.polling import WITHIN_S
 from tests.support.warrenctl import RunWith
 from warren.broker.ctl import api_client
-from warren.broker.ctl.api_client import API, basic_credentials
+from warren.broker.ctl.api_client import API, basic_credentials, typed_password
 from warren.broker.ctl.call import Call
 from warren.broker.ctl.command_line import parse
+from warren.broker.ctl.completion import names_of
 from warren.broker.ctl.errors import ExitError
 from warren.broker.ctl.main import Run
 
@@ -166,6 +169,51 @@ def test_a_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monk
     assert API("http://alice@h", None)._authorization == basic_credentials("alice", "from-environment")
     with pytest.raises(ExitError, match=r"--password-file: .*: there is no such file"):
         API("http://alice@h", None, str(tmp_path / "nowhere"))
+    secret.write_text("\nsecond line\n")
+    with pytest.raises(ExitError, match=r"--password-file: .*: its first line is empty"):
+        API("http://alice@h", None, str(secret))
+
+
+@pytest.mark.parametrize("set_empty", [True, False])
+@pytest.mark.parametrize("scheme", ["http", "amqp"])
+def test_no_login_is_tried_without_a_password(
+    run_with: RunWith, monkeypatch: pytest.MonkeyPatch, scheme: str, set_empty: bool
+) -> None:
+    if set_empty:
+        monkeypatch.setenv("WARRENCTL_PASSWORD", "")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0)
+        status, out, err = run_with("--url", f"{scheme}://alice@127.0.0.1:{listening.getsockname()[1]}")("ping")
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    assert (status, out) == (64, "") and "alice" not in err
+    assert err.startswith("warrenctl: --url: the password of its user is missing: give it by --password-file or WARR")
+
+
+@pytest.mark.parametrize(("typed", "status"), [("from-terminal", 69), ("", 64), (None, 64)])
+@pytest.mark.parametrize("scheme", ["http", "amqp"])
+def test_a_password_is_asked_for_once_on_a_terminal(
+    run_with: RunWith, monkeypatch: pytest.MonkeyPatch, scheme: str, typed: str | None, status: int
+) -> None:
+    prompts: list[str] = []
+
+    def getpass(prompt: str) -> str:
+        prompts.append(prompt)
+        if typed is None:
+            raise EOFError
+        return typed
+
+    monkeypatch.setattr("getpass.getpass", getpass)
+    ours, theirs = pty.openpty()
+    typed_password.cache_clear()
+    with open(theirs, encoding="utf-8") as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        run = run_with("--url", f"{scheme}://alice@127.0.0.1:1")
+        assert [run("ping")[0] for _ in range(2)] == [status] * 2
+        assert names_of("queues", "", {"url": "http://bob@127.0.0.1:1"}) == [], "a completion does not ask"
+    os.close(ours)
+    assert prompts == ["Password for user alice at 127.0.0.1:1: "]
+    typed_password.cache_clear()
 
 
 def test_timeout_infinity_is_no_timeout_over_http_too(monkeypatch: pytest.MonkeyPatch) -> None:

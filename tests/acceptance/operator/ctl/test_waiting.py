@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.polling import WITHIN_S
 from tests.support.warrenctl import Controlled, RunWith, Warrenctl, broker_process
 from warren.broker.ctl import wait
-from warren.broker.ctl.api_client import API
+from warren.broker.ctl.api_client import API, LocalAPI
 from warren.broker.operator import local_socket
 
 pytestmark = pytest.mark.sockets
@@ -112,5 +113,21 @@ def test_stop_returns_when_the_node_ends(tmp_path: Path, monkeypatch: pytest.Mon
 def test_shutdown_need_not_wait(controlled: Controlled, in_process: Warrenctl, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[str] = []
     monkeypatch.setattr(API, "wait_for_end", lambda api: waits.append(api.address))
+    monkeypatch.setattr(LocalAPI, "server_pid", lambda api: None)  # it is this process
     for line, count in (("shutdown --no-wait --timeout 5", 0), ("shutdown --wait", 1)):
         assert in_process(line)[0] == 0 and len(waits) == count
+
+
+@pytest.mark.parametrize("command", ["stop", "shutdown", "shutdown --wait"])
+def test_a_stop_returns_once_the_process_has_ended(tmp_path: Path, run_with: RunWith, command: str) -> None:
+    with broker_process(tmp_path) as broker:
+        run = run_with("--data", str(Path(broker.addresses["control"][0]).parent))
+        assert run(command)[::2] == (0, "")
+        assert broker.process.poll() == 0, "its status is there at once"
+
+
+def test_a_process_that_nobody_has_waited_for_yet_has_ended() -> None:
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
+        wait.wait_for_exit(process.pid, WITHIN_S)
+        assert process.returncode is None
+    assert wait.is_running(os.getpid())

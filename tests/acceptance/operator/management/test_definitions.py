@@ -465,17 +465,17 @@ def test_the_header_of_users_without_password_is_bounded(api: Api) -> None:
 
 
 def test_unsupported_entries_are_left_out_on_request(api: Api) -> None:
-    """A file of a RabbitMQ with streams, shovels and sharding."""
+    """A file of a RabbitMQ with streams, shovels and policies of its plugins."""
     stream = QUEUE | {"name": "stream", "arguments": {"x-queue-type": "stream"}}
     binding = {"vhost": "/", "source": "amq.fanout", "destination_type": "queue", "routing_key": "", "arguments": {}}
-    sharding = {"vhost": "/", "name": "s", "pattern": "^s", "definition": {"shards-per-node": 2}, "priority": 0}
+    plugins = {"vhost": "/", "name": "s", "pattern": "^s", "definition": {"of-a-plugin": 2}, "priority": 0}
     shovel = {"vhost": "/", "component": "shovel", "name": "move", "value": {"src-uri": "amqp://"}}
     document = {
         "vhosts": [{"name": "v"}],
         "queues": [stream, QUEUE],
         "exchanges": [{"vhost": "/", "name": "jms", "type": "x-jms-topic", "durable": True, "auto_delete": False}],
         "bindings": [binding | {"destination": "stream"}, binding | {"destination": "q"}],
-        "policies": [sharding, sharding | {"name": "kept", "definition": {"max-length": 1}}],
+        "policies": [plugins, plugins | {"name": "kept", "definition": {"max-length": 1}}],
         "parameters": [shovel],
         "permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}],
     }

@@ -1,6 +1,8 @@
 """The endpoints: their metrics, access and formats."""
 
 import dataclasses
+import html
+import re
 from typing import Any
 
 import pytest
@@ -55,11 +57,29 @@ def test_the_path_can_be_another() -> None:
 def test_unknown_endpoints_are_answered_as_by_rabbitmq(scraper: Scraper) -> None:
     unknown = scraper.get("/metrics/nope")
     assert (unknown.status, unknown.body, unknown.headers["content-type"]) == (404, b"Unknown Registry", "text/plain")
-    for path in ("/", "/metricsx", "/api/overview"):
+    for path in ("//", "/metricsx", "/api/overview"):
         assert scraper.get(path).error == (404, "Object Not Found", "Not Found")
     refused = scraper.get("/metrics", method="POST")
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
     assert scraper.get("/metrics", method="HEAD").status == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", '/a"&<b'])
+def test_the_root_is_a_page_with_links_to_the_endpoints(path: str) -> None:
+    scraper = Scraper(path=path)
+    page = scraper.get("/")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    links = [html.unescape(link) for link in re.findall('<a href="([^"]*)">', page.body.decode())]
+    assert links == [path, *(f"{path}/{each}" for each in ("per-object", "detailed", "memory-breakdown"))]
+    assert (scraper.get("/", method="HEAD").status, scraper.get("/", method="POST").status) == (200, 405)
+
+
+def test_the_root_is_as_guarded_as_the_endpoints() -> None:
+    assert Scraper(authentication_enabled=True).get("/").status == 401
+
+
+def test_metrics_may_be_at_the_root() -> None:
+    assert b"rabbitmq_queues" in Scraper(path="/").get("/").body
 
 
 def test_the_format_is_the_requested_one(scraper: Scraper) -> None:

@@ -53,7 +53,7 @@ def read_configuration(data: bytes, turn: Turn) -> None:
 
 def read_definitions(data: bytes, turn: Turn) -> None:
     """A document is imported as a whole or refused; what was imported can be exported and imported again."""
-    node = new_node()
+    node = new_node(hashing=FakeHashing())
     turn()
     try:
         import_definitions(node, decode(data))

@@ -1,5 +1,7 @@
 """The node: the pumping of all queues, and its limits."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.clock import FakeClock
@@ -24,6 +26,7 @@ from warren.broker.core.metadata.records import (
 from warren.broker.core.node.node import Node
 from warren.broker.core.queues import ready_messages as line_module
 from warren.broker.core.queues.consumers import Consumer
+from warren.broker.storage.journal import Journal as SegmentJournal
 
 
 class Greedy(Consumer):
@@ -145,3 +148,15 @@ def test_the_cluster_keeps_its_id() -> None:
     stored = store.definitions = first_definitions("/", [StoredUser("guest", b"", ())])
     stored.global_parameters.append(StoredGlobalParameter("internal_cluster_id", '"ours"'))
     assert build_node(config, FakeClock(), store).parameters.globals() == {"internal_cluster_id": "ours"}
+
+
+def test_faults_of_the_disk_are_logged_with_the_names_of_queues_and_exchanges(tmp_path: Path) -> None:
+    store = Store(Config(data_dir=str(tmp_path)))
+    vhost = build_node(Config(), FakeClock(), store).vhosts["/"]
+    queue = vhost.declare_queue("q", durable=True)
+    delayed = vhost.declare_exchange("e", "direct", durable=True)
+    delayed.number = queue.number + 1  # as that of a type which stores messages
+    assert isinstance(store.journal, SegmentJournal)
+    named = [store.journal.reader.name_of(number) for number in (queue.number, delayed.number, 99)]
+    assert named == ["queue 'q' in vhost '/'", "exchange 'e' in vhost '/'", ""]
+    store.close()

@@ -262,6 +262,14 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({}, "no policy provided"),
     ({"federation-upstream-pattern": "("}, '<<"(">> is not a valid federation upstream pattern'),
     ({"federation-upstream-pattern": "x" * 1025}, f'<<"{"x" * 1025}">> is not a valid federation upstream pattern'),
+    ({"routing-key": 7}, "shards-per-node must be specified"),
+    ({"shards-per-node": "two"}, 'shards-per-node should be a number, actually was <<"two">>'),
+    ({"shards-per-node": True}, "shards-per-node should be a number, actually was true"),
+    ({"shards-per-node": -1, "max-length": "x"}, "shards-per-node should be greater than 0, actually was -1"),
+    ({"shards-per-node": 1.5}, "shards-per-node should be a whole number of at most 1,000, actually was 1.5"),
+    ({"shards-per-node": 1001}, "shards-per-node should be a whole number of at most 1,000, actually was 1001"),
+    ({"shards-per-node": 1, "routing-key": 7}, "routing-key should be binary, actually was 7"),
+    ({"shards-per-node": 1, "routing-key": "x" * 256}, f'routing-key should be binary, actually was <<"{"x" * 256}">>'),
     (
         {"federation-upstream": "a", "federation-upstream-set": "b"},
         "cannot specify federation-upstream, federation-upstream-set or federation-upstream-pattern together",
@@ -287,6 +295,8 @@ def test_a_definition_that_is_wrong_is_refused_with_the_reason(
         {"max-age": "7D", "stream-filter-size-bytes": 255},
         {"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic"},
         {"federation-upstream-pattern": "^up", "max-length": 4},
+        {"shards-per-node": 0},
+        {"shards-per-node": 1000, "routing-key": "", "max-length": 1},
     ],
 )
 def test_valid_definitions_are_accepted(policies: Policies, definition: dict[str, object]) -> None:
@@ -295,7 +305,7 @@ def test_valid_definitions_are_accepted(policies: Policies, definition: dict[str
 
 def test_operator_policies_accept_fewer_keys() -> None:
     assert set(KEYS) >= OPERATOR_KEYS and len(OPERATOR_KEYS) == 10
-    for key in ("alternate-exchange", "federation-upstream", "dead-letter-exchange", "queue-mode"):
+    for key in ("alternate-exchange", "federation-upstream", "dead-letter-exchange", "shards-per-node"):
         assert definition_lines({key: "x"}, True) == [f'[{{<<"{key}">>,<<"x">>}}] are not recognised policy settings']
     assert not definition_lines({"overflow": "drop-head", "expires": 5}, True)
 

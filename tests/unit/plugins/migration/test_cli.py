@@ -89,3 +89,14 @@ def test_the_page_names_the_options_of_the_command() -> None:
     of_serve = {"--config", "--print-config", "--amqp", "--http", "--cluster-name"}
     named = set(re.findall(r"(?<![-\w])--[a-z]+(?:-[a-z]+)*", page))
     assert there_are - named == set() and named - of_serve <= there_are
+
+
+def test_a_password_that_is_missing_is_an_error_with_the_options_of_this_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = argparse.ArgumentParser()
+    Migrate().add_options(parser)
+    assert Migrate().run(parser.parse_args(["--from", "http://u@127.0.0.1:1"])) == 64
+    assert "--from or --to: the password of its user is missing: give it by --from-password-file or --to-pass" in (
+        capsys.readouterr().err
+    )

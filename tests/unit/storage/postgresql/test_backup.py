@@ -65,7 +65,7 @@ def other(postgresql: Cluster) -> Address:
     return address
 
 
-QUEUED = f"queue other in vhost: {MESSAGES - MESSAGES // 3 - 1} messages"
+QUEUED = f"queue 'other' in vhost 'vhost': {MESSAGES - MESSAGES // 3 - 1} messages"
 
 
 def test_a_backup_of_postgresql_is_restored_to_a_folder_and_to_postgresql(
@@ -114,7 +114,7 @@ def test_a_moment_of_the_server_has_no_later_transaction(
     backup.end()
     assert restore(file, "--data", tmp_path / "new") == 0
     capsys.readouterr()
-    assert "queue queue in /: 50 messages" in doctor(capsys, tmp_path / "new")
+    assert "queue 'queue' in vhost '/': 50 messages" in doctor(capsys, tmp_path / "new")
 
 
 @pytest.mark.parametrize(("name", "at"), [("append", 3), ("sync", 2), ("save_checkpoint", 2)])

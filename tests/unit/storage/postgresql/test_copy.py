@@ -78,7 +78,7 @@ def test_a_store_moves_to_postgresql_and_back(
 ) -> None:
     back = tmp_path / "back"
     before = doctor(capsys, folder)
-    assert any(line == f"queue other in vhost: {MESSAGES - MESSAGES // 3 - 1} messages" for line in before)
+    assert any(line == f"queue 'other' in vhost 'vhost': {MESSAGES - MESSAGES // 3 - 1} messages" for line in before)
     assert copy_store(str(folder), url, "", address.schema) == 0
     assert "copied and verified: 11 definitions, " in capsys.readouterr().out
     assert doctor(capsys, address, url) == before
