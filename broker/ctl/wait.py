@@ -2,6 +2,7 @@
 
 import math
 import os
+import select
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -96,10 +97,22 @@ def pause(until_s: float) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended does not, even if its parent has not asked for its status yet."""
-    with suppress(OSError):  # no Linux, or no such process
-        if Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].startswith(b"Z"):
-            return False
+    """Whether a process runs; one whose threads have all ended does not, even if its parent has not waited for it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    except (AttributeError, OSError):  # not Linux, or a seccomp filter
+        return exists(pid)
+    try:
+        watched = select.poll()
+        watched.register(descriptor, select.POLLIN)
+        return not watched.poll(0)
+    finally:
+        os.close(descriptor)
+
+
+def exists(pid: int) -> bool:
     try:
         with suppress(PermissionError):  # the process exists and belongs to another user
             os.kill(pid, 0)

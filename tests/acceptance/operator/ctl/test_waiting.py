@@ -131,3 +131,10 @@ def test_a_process_that_nobody_has_waited_for_yet_has_ended() -> None:
         wait.wait_for_exit(process.pid, WITHIN_S)
         assert process.returncode is None
     assert wait.is_running(os.getpid())
+
+
+def test_the_end_of_a_process_is_noticed_without_descriptors_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert wait.is_running(os.getpid()) and not wait.is_running(process.pid)
