@@ -59,7 +59,7 @@ class JavaClient(DebianSuite):
         (f"com.rabbitmq.client.test.functional.{test}", reason)
         for test, reason in (
             ("DeadLetterExchange::deadLetterNewRK", "expects no CC header, which stays since RabbitMQ 4.0"),
-            ("DeadLetterExchange::declareQueueWithInvalid", "finds a queue that `basicReturnTransactional` has left"),
+            ("DeadLetterExchange::declareQueueWithInvalid", "finds a queue that tests of `Routing` have left"),
             ("DeadLetterExchange::republish", "publishes an x-death header, which is ignored since RabbitMQ 4.0"),
             ("FrameMax::rejectLarge", "expects frames of at most 4096 bytes until tune-ok; 8192 since RabbitMQ 4.1"),
             ("Routing::basicReturnTransactional", QUEUE_GONE),
