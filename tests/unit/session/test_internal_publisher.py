@@ -332,6 +332,7 @@ def test_contents_with_keys_of_their_own_fare_as_if_published_one_by_one(seeds: 
         assert published(seed, each=True) == published(seed, each=False), seed
 
 
+@pytest.mark.pure("replaces a function, which compiled callers do not look up")
 def test_contents_with_keys_of_their_own_are_enqueued_together(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
