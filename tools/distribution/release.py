@@ -77,6 +77,7 @@ def save_image(version: str, arguments: Sequence[str]) -> None:
     given = [word for argument in arguments for word in ("--build-arg", argument)]
     run(docker, "build", "--quiet", "--file", "docker/Dockerfile", "--tag", name, *given, ".")
     run(docker, "save", "--output", file, name)
+    file.chmod(0o644)  # docker lets only its user read it
     run("gzip", "--no-name", file)
 
 

@@ -1,7 +1,7 @@
 """Routes for policies and operator policies."""
 
 import html
-from functools import partial, update_wrapper
+from functools import WRAPPER_ASSIGNMENTS, partial, update_wrapper
 from typing import Any, TypedDict, cast
 
 from warren.broker.core.definitions.exporter import policy_document
@@ -99,7 +99,11 @@ def delete_policy(request: Request, operator: bool) -> Response[None]:
 
 def handler_of(handler: Handler, operator: bool) -> Handler:
     """Return the handler for policies or for operator policies."""
-    return update_wrapper(partial(handler, operator=operator), handler)
+    copied = (
+        *WRAPPER_ASSIGNMENTS,
+        "__annotations__",
+    )  # which Python 3.14 leaves out, as a function makes them when asked
+    return update_wrapper(partial(handler, operator=operator), handler, copied)
 
 
 def add_routes(path: str, operator: bool, writing: Guard) -> None:

@@ -71,7 +71,7 @@ function check(topology, brokers) {
     if (names.has(name)) throw new Error(`two brokers are called ${name}; cluster names must differ`);
     names.add(name);
     const isUpstream = topology !== "fan-out" || brokers.some((other, place) => place > 0 && other.above === at);
-    if (isUpstream && !/^amqps?:\/\//i.test(uri)) throw new Error(`${name}: the URI begins with amqp:// or amqps://`);
+    if (isUpstream && !/^amqps?:\/\//i.test(uri)) throw new Error(`${name}: the URI has to begin with amqp:// or amqps://`);
   }
 }
 

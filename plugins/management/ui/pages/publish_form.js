@@ -25,9 +25,9 @@ export function publishForm({ vhost, exchange, queue }) {
         ? { name: "key", label: "Routing key" }
         : h("p", {}, "The message is published to the default exchange, which routes it to this queue."),
       { name: "mode", label: "Delivery mode", type: "select", options: [["1", "1 - Non-persistent"], ["2", "2 - Persistent"]] },
-      headers.element, properties.element,
       { name: "payload", label: "Payload", type: "area" },
       { name: "encoding", label: "Payload encoding", type: "select", options: [["string", "String"], ["base64", "Base64"]] },
+      headers.element, properties.element,
     ],
     async run({ key = queue, mode, payload, encoding }) {
       const allProperties = { delivery_mode: Number(mode), ...properties.read(), headers: headers.read() };

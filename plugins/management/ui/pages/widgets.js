@@ -67,8 +67,8 @@ export function features(item) {
   return marks.flatMap((one, at) => (at ? [" ", one] : [one]));
 }
 
-/** A state as text with a colour: good, waiting, bad. */
-export function state(text, kind = { running: "good", idle: "good", flow: "waiting", starting: "waiting" }[text] ?? "bad") {
+/** A state as text with a colour: good, soft, waiting, bad. */
+export function state(text, kind = { running: "good", idle: "soft", flow: "waiting", starting: "waiting" }[text] ?? "bad") {
   return text ? h(`span.state.${kind}`, {}, text) : "";
 }
 

@@ -12,6 +12,17 @@ from .objects import Objects, open_page
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 CUT = """[...document.querySelectorAll(".scroll")].filter((one) => one.scrollWidth > one.clientWidth)
   .map((one) => `${one.getAttribute("aria-label")}: ${one.scrollWidth} of ${one.clientWidth}`)"""
+# How many lines a routing key and the largest number take, the one in a narrow column, the other in an effective policy
+LINES = """() => {
+  const lines = (element) => Math.round(element.offsetHeight / parseFloat(getComputedStyle(element).lineHeight));
+  const made = document.createElement("div");
+  made.innerHTML = `<div class="scroll"><table><tr><td class="wrap"><div>order.created</div></td>
+    <td>${"x".repeat(90)}</td></tr></table></div>
+    <dl class="facts"><dt>Effective policy definition</dt><dd>
+    <dl class="facts"><dt>max-length-bytes</dt><dd>1000000000000</dd></dl></dd></dl>`;
+  document.querySelector("main").append(made);
+  return { key: lines(made.querySelector("td div")), number: lines(made.querySelector("dd dd")) };
+}"""
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 # The columns that a phone shows of a list, beside the name
 NUMBERS = {
@@ -61,3 +72,10 @@ def test_the_header_of_a_phone_has_two_lines_with_all_choices(new_ui: Callable[.
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"], choice
     section = page.locator("nav.sections [aria-current]").bounding_box()
     assert section is not None and section["x"] + section["width"] <= PHONE["width"]
+
+
+def test_a_phone_breaks_no_word_of_a_table_and_no_number_of_a_policy(
+    new_ui: Callable[..., UI], objects: Objects
+) -> None:
+    page = new_ui(viewport=PHONE).sign_in().open("queues").page
+    assert page.evaluate(LINES) == {"key": 1, "number": 1}
