@@ -157,7 +157,7 @@ def test_all_queues_of_all_pages_are_chosen_and_deleted(ui: UI, running: BrokerP
     expect(dialog).to_contain_text("Delete 504 queues?")
     expect(dialog).to_contain_text("and 484 more")
     dialog.get_by_role("button", name="Delete").click()
-    expect(page.get_by_label("Work in progress")).to_contain_text("done: 504 of 504")
+    expect(page.get_by_label("Work in progress")).to_contain_text("done: 504 of 504", timeout=60_000)
     left = {one["name"] for one in http.get("/queues").json}
     assert left & {*names, "kept"} == {"kept", "many-0101"}
     expect(bar).to_be_hidden()
