@@ -25,6 +25,7 @@ class DamagedPart:
     line: int  # its place in the report
     first_id: int
     end_id: int
+    most_ids: int  # that its bytes have room for; the last one may be cut
     claims: dict[int, tuple[int, ...]] = field(default_factory=dict)  # id -> queues, as the bytes still have them
 
 
@@ -39,28 +40,31 @@ class Damage:
         self._claimed: set[int] = set()  # the ids of all claims
         self._settled: dict[int, set[int]] = {}  # id of a message in a damaged part -> queues that settled it later
 
-    def add(self, line: int, next_id: int) -> None:
-        """Add a part, which follows the message before `next_id`."""
-        self.parts.append(DamagedPart(line, next_id, next_id))
-        self._first_ids.append(next_id)
+    def add(self, line: int, next_id: int, data: bytes, at: int, end: int, end_id: int) -> None:
+        """Add the part of `data` from `at` to `end`, which follows the message before `next_id`.
 
-    def claim(self, data: bytes, at: int, end: int, end_id: int) -> None:
-        """Note the messages in the bytes of the last part, from `at` to `end`; their ids are below `end_id`.
-
-        No byte is read twice: a body may have the bytes of many records that claim to be large.
+        Its messages have ids below `end_id`. No byte is read twice: a body may have the bytes of many records that
+        claim to be large.
         """
+        most_ids = 1 + (end - at) // log_records.MESSAGE_BYTES
+        if self.parts and self.parts[-1].first_id == next_id:  # what is between the two parts tells no id
+            most_ids += self.parts[-1].most_ids
+        part = DamagedPart(line, next_id, next_id, most_ids)
+        self.parts.append(part)
+        self._first_ids.append(next_id)
         while at >= 0:
             claimed = log_records.claimed_message(data, at, end)
             at += 1
             if claimed is not None and claimed[0] < end_id:
-                id_, queues, at = claimed
-                self.parts[-1].claims[id_] = queues
+                id_, part.claims[id_], at = claimed
                 self._claimed.add(id_)
             at = data.find(log_records.MAGIC_BYTES, at, end)
 
-    def end(self, next_id: int) -> None:
-        """Note that the record after the last part has this id, unless that is impossible."""
-        self.parts[-1].end_id = max(next_id, self.parts[-1].first_id)
+    def end(self, next_id: int, end_id: int) -> None:
+        """Note that `end_id` followed where `next_id` was due, perhaps because of the last part."""
+        part = self.parts[-1] if self.parts else None
+        if part is not None and part.first_id == next_id < end_id:
+            part.end_id = min(end_id, next_id + part.most_ids)
 
     def settle(self, queue: int, ids: Iterable[int]) -> None:
         """Note that a queue settled messages."""
@@ -83,10 +87,11 @@ class Damage:
         had the number `next_queue` or one above.
         """
         counted: set[int] = set()
+        end_id = 0  # of the parts so far
         for part in self.parts:
             count = 0
             queues: Counter[str] = Counter()
-            for id_ in chain(part.claims, range(part.first_id, part.end_id)):
+            for id_ in chain(part.claims, range(max(part.first_id, end_id), part.end_id)):
                 if id_ in counted or not is_missing(id_):
                     continue
                 counted.add(id_)
@@ -97,6 +102,7 @@ class Damage:
                     wanting = [number for number in claims if number not in settled and exists(number)]
                 queues.update(names.get(number, UNKNOWN) for number in wanting)
                 count += bool(wanting)
+            end_id = max(end_id, part.end_id)
             report[part.line] += with_messages(part, count, queues)
 
 

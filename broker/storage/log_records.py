@@ -96,6 +96,7 @@ CRC_START = MAGIC_CRC.size  # the crc covers the record from here on
 KIND_ID = Struct("<BQ")
 MESSAGE_HEAD = Struct("<BQIQHBI")
 MESSAGE_HEAD_BYTES: Final = MESSAGE_HEAD.size
+MESSAGE_BYTES: Final = RECORD_BYTES + MESSAGE_HEAD_BYTES  # of the smallest record of a message
 MESSAGE_LENGTH_HEAD = Struct("<IBQIQHBI")  # with the length in front
 STATE = Struct("<BBIQ")
 DELIVERY_COUNT_BODY = Struct("<BQIQI")

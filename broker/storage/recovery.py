@@ -44,8 +44,7 @@ _Entry = tuple[int, int, int]  # id, bytes of the body, mark
 IMPOSSIBLE = (StructError, IndexError, ValueError, OverflowError)
 
 CHUNK_BYTES = 4 << 20  # of a segment in memory at once, unless a record is longer
-# The ids of a segment are at most one for each MESSAGE_BYTES of its file, or of SPAN_BYTES: memory is in proportion.
-MESSAGE_BYTES = log_records.RECORD_BYTES + log_records.MESSAGE_HEAD_BYTES
+# The ids of a segment are at most one for each `MESSAGE_BYTES` of its file, or of SPAN_BYTES: memory is in proportion.
 SPAN_BYTES = 64 << 20
 
 _LEVEL, _DEADLINE = 0xFF, 8  # a mark: bits of the priority, and the shift of the deadline
@@ -293,8 +292,8 @@ def _salt(
 def _records(disk: Disk, segment: Segment, size: int) -> Iterator[tuple[int, bytes, int, int]]:
     """Yield the records in the first `size` bytes of a segment.
 
-    Each is its offset, bytes that have it, and its start and end in them. The end is 0 for a bad record; after it
-    follows the next sound record.
+    Each is its offset, bytes that have it, and its start and end in them. After a bad record follows the next sound
+    one; the end of a bad record is where that starts, or the end of the bytes if there is none, times -1.
     """
     base, at, data = log_records.SEGMENT_HEAD_BYTES, 0, b""
     while base + at < size:
@@ -315,8 +314,9 @@ def _records(disk: Disk, segment: Segment, size: int) -> Iterator[tuple[int, byt
         if base + len(data) < size:
             base, at, data = base + at, 0, disk.read(segment.number, base + at, size - base - at)
             size = base + len(data)
-        yield base + at, data, at, 0
-        at = log_records.next_record(segment.salt, data, at + 1) or len(data)
+        following = log_records.next_record(segment.salt, data, at + 1) or len(data)
+        yield base + at, data, at, -following
+        at = following
 
 
 class _SortedRun:
@@ -434,7 +434,7 @@ class _Scan:
         """Return how many messages may have been written first to a segment, by its present length or the saved one."""
         saved = self._saved.segments.get(number)
         longest = max(self._sizes[number], saved.length if saved is not None else 0, SPAN_BYTES)
-        return longest // MESSAGE_BYTES
+        return longest // log_records.MESSAGE_BYTES
 
     def whole_end(self, segment: Segment, durable_bytes: int) -> int:
         """Return the end of the last segment without the batches that a power cut has torn.
@@ -446,7 +446,7 @@ class _Scan:
         torn: list[tuple[int, int]] = []  # number of a batch that is bad, and where to cut
         bad_at = 0
         for offset, data, start, sound in _records(self._disk, segment, size):
-            if not sound:
+            if sound < 0:
                 bad_at = offset
                 if offset >= durable_bytes:
                     torn.append((number, at) if offset < end else (number + 1, offset))
@@ -475,33 +475,19 @@ class _Scan:
         self.next_id = segment.first_id
         self._resumed_at = self._misplaced = 0
         found = self._recovered.reports[segment.name]
-        bad = unended = False
-        bad_data, bad_at = b"", 0
         for offset, data, at, end in _records(self._disk, segment, size):
-            if unended:
-                if bad:
-                    self._resumed_at = offset
-                    self._damage.claim(bad_data, bad_at, at, self._end_id)  # this record is in the same bytes
-                id_ = _own_id(data, at + log_records.RECORD_BYTES)
-                if segment.first_id <= id_ <= self._end_id:
-                    self._damage.end(id_)
-                    unended = False
-            bad = not end
-            if end:
+            if end > 0:
                 found.sound += 1
                 self._take(segment, offset, data, at, end)
-            else:
-                bad_data, bad_at, unended = data, at, True
-                self._damage.add(len(report), self.next_id)
-                self._whole = False
-                for commit in self._commits.values():
-                    commit.damaged = True
-                found.bad.append(offset)
-                report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
-        if bad:
-            self._damage.claim(bad_data, bad_at, len(bad_data), self._end_id)
-        if unended:
-            self._damage.end(min(next_id, self._end_id))
+                continue
+            self._resumed_at = offset - end - at
+            self._damage.add(len(report), self.next_id, data, at, -end, self._end_id)
+            self._whole = False
+            for commit in self._commits.values():
+                commit.damaged = True
+            found.bad.append(offset)
+            report.append(f"{segment.name}: a damaged record at offset {offset} is skipped")
+        self._damage.end(self.next_id, next_id)
         if self._misplaced:
             records = f"{self._misplaced} records are" if self._misplaced > 1 else "a record is"
             line = f"{segment.name}: {records} out of order from offset {self._misplaced_at} on; others may be missing"
@@ -703,6 +689,7 @@ class _Scan:
             self._misplaced_at = self._misplaced_at if self._misplaced else offset
             self._misplaced += 1
         if possible:
+            self._damage.end(self.next_id, id_)
             self.next_id = id_
         return possible
 
@@ -858,16 +845,8 @@ def _first_id(disk: Disk, segment: Segment, size: int, otherwise: int) -> int:
     at = log_records.next_record(salt, data, 0)
     while at:
         start = at + log_records.RECORD_BYTES
-        own = _own_id(data, start)
-        if own:
-            return own
+        kind, id_ = log_records.KIND_ID.unpack_from(data, start)
+        if kind != log_records.MESSAGE or not log_records.MESSAGE_HEAD.unpack_from(data, start)[5] & log_records.COPIED:
+            return int(id_)
         at = log_records.next_record(salt, data, at + 1)
     return otherwise
-
-
-def _own_id(data: bytes, start: int) -> int:
-    """Return the id of a record, or 0 if it is a copy, which has that of the message."""
-    kind, id_ = log_records.KIND_ID.unpack_from(data, start)
-    if kind == log_records.MESSAGE and log_records.MESSAGE_HEAD.unpack_from(data, start)[5] & log_records.COPIED:
-        return 0
-    return int(id_)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .vhost import VHost
 
 URL_OPTION, HTTP_URL_OPTION = "--amqp-url", "--amqp-http-url"
+VARIABLES = {URL_OPTION: "WARREN_TESTING_AMQP_URL", HTTP_URL_OPTION: "WARREN_TESTING_HTTP_URL"}  # of `BrokerMixin`
 # The brokers of the fixtures while they last, and the lengths of their logs when the test began
 RUNNING = pytest.StashKey[list["Broker | ForeignBroker"]]()
 LOG_STARTS = pytest.StashKey[list[int]]()
@@ -27,6 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("amqp", "the broker of the AMQP fixtures")
     group.addoption(URL_OPTION, default="", metavar="URL", help="use this broker, such as RabbitMQ, and start none")
     group.addoption(HTTP_URL_OPTION, default="", metavar="URL", help="its HTTP API; default: port 15672 of its host")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let test cases of unittest use the broker of the options too."""
+    environment = pytest.MonkeyPatch()
+    config.add_cleanup(environment.undo)
+    for option, variable in VARIABLES.items():
+        if config.getoption(option):
+            environment.setenv(variable, config.getoption(option))
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,11 @@ def test_sites_are_brokers_of_a_worker_which_its_tests_share_and_which_heal(
 
 
 OWN_OR_ANOTHER = """
-import os, pika, pytest
+import os, pika, pytest, unittest, warren.testing
+
+class Case(warren.testing.BrokerMixin, unittest.TestCase):
+    def test_served(self):
+        self.assertEqual(self.amqp_broker.port, int(os.environ["PORT"]))
 
 @pytest.mark.parametrize("number", range(2))
 def test_served(amqp_broker, amqp_vhost, amqp_url, number):
@@ -285,7 +289,7 @@ def test_the_same_tests_with_another_broker_skip_what_it_cannot_do(
         words = [word for pair in options.items() for word in pair] if way == "option" else []
         ran = project.pytest("-rA", *workers, *words, PORT=str(broker.port), **variables if way == "variable" else {})
         assert broker.running and [row["name"] for row in broker.api.call("GET", "vhosts")] == ["/"]
-    assert "4 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
+    assert "5 passed, 1 skipped" in ran.stdout, ran.stdout + ran.stderr
     assert f"kill needs a broker that the tests have started, and that at 127.0.0.1:{broker.port}" in ran.stdout
     assert len(set(re.findall(r"USED (\S+)", ran.stdout))) == 2
 
