@@ -22,6 +22,7 @@ from .unacked import ROW_COST, CreditConsumer, Settlement, Unacked, delivery_of,
 
 TOGETHER: Final = 5_000  # deliveries that are settled at once if none is copied; more of them become a job
 COST: Final = 2  # of one settlement beside copies, in the scheduler's units
+RETURN_COST: Final = 1  # beside that, of one that returns a message to its queue or dead-letters it
 RUN_COST: Final = 2  # of deliveries that are settled in the same way, beside that of each
 STEP_COST: Final = 2_000  # of the settlements in one step of a job
 LOOK_SHIFT: Final = 4  # to look for 16 deliveries or collect their queues costs 1
@@ -190,7 +191,7 @@ def take_slice(settlement: Settlement, deliveries: list[Unacked]) -> tuple[list[
     cost = COST * len(some)
     if settlement is not Settlement.ACK:
         for count, delivery in enumerate(some, 1):
-            cost += cost_of_copies(settlement, (delivery,))
+            cost += RETURN_COST + cost_of_copies(settlement, (delivery,))
             if cost > STEP_COST:
                 del some[count:]
     del deliveries[-len(some) :]
