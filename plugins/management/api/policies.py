@@ -99,10 +99,7 @@ def delete_policy(request: Request, operator: bool) -> Response[None]:
 
 def handler_of(handler: Handler, operator: bool) -> Handler:
     """Return the handler for policies or for operator policies."""
-    copied = (
-        *WRAPPER_ASSIGNMENTS,
-        "__annotations__",
-    )  # which Python 3.14 leaves out, as a function makes them when asked
+    copied = (*WRAPPER_ASSIGNMENTS, "__annotations__")  # Python 3.14 does not copy those by itself
     return update_wrapper(partial(handler, operator=operator), handler, copied)
 
 
