@@ -31,8 +31,6 @@ OURS = ["serve", "plugins", "doctor", "store", "copy", "restore", "systemd-unit"
 HELP = "help"
 COMPLETION = "_WARREN_COMPLETE"  # set by a shell that wants to know what may follow
 
-SIMILAR = 0.65  # from 0 for two words without a common letter to 1 for the same word, as difflib has it
-
 # options of `serve` that override a key of the configuration file
 FLAGS = ("amqp", "amqps", "http", "metrics", "node", "cluster_name", "data_dir", "memory", "store", "sync", "log_level")
 
@@ -85,11 +83,11 @@ class _Parser(argparse.ArgumentParser):
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a question with the known word that was probably meant, or an empty text."""
-    from difflib import get_close_matches  # here, because it is rarely needed
+    from .ctl.command_line import similar  # here, because it is rarely needed
 
     names = {name.lstrip("-"): name for name in known}  # with their dashes all options are similar
     near = [OTHER_NAMES[word]] if OTHER_NAMES.get(word) in names.values() else []
-    near = near or [names[name] for name in get_close_matches(word.lstrip("-"), names, 1, SIMILAR)]
+    near = near or [names[name] for name in similar(word.lstrip("-"), names)]
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -1,6 +1,6 @@
 """RabbitMQ's keys that Warren does not follow, and other names of keys that it follows."""
 
-from .keys import CATEGORIES
+from .keys import ANY, CATEGORIES, names_in
 from .rabbitmq_conf import path_of
 from .setting import Path, dotted
 
@@ -105,7 +105,7 @@ ALIASES_OF_SECTIONS = {
 
 _SECTIONS = {path_of(section) for section in SECTIONS}
 _KEYS = {path_of(key): anyway for key, anyway in KEYS_NOT_FOLLOWED.items()}
-_KEYS_WITH_NAMES = {key: anyway for key, anyway in _KEYS.items() if "$" in key}
+_KEYS_WITH_NAMES = {key: anyway for key, anyway in _KEYS.items() if ANY in key}
 _ALIASES = {path_of(old): path_of(new) for old, new in ALIASES.items()}
 _ALIASES_OF_SECTIONS = {path_of(old): path_of(new) for old, new in ALIASES_OF_SECTIONS.items()}
 
@@ -127,12 +127,7 @@ def not_followed(path: Path, text: str) -> str | None:
     warning = f"{dotted(path)}: Warren does not follow this key"
     anyway = _KEYS.get(path)
     if anyway is None:
-        anyway = next((anyway for key, anyway in _KEYS_WITH_NAMES.items() if is_named(key, path)), None)
+        anyway = next((anyway for key, anyway in _KEYS_WITH_NAMES.items() if names_in(key, path) is not None), None)
     if anyway is not None:
         return "" if text == anyway else warning
     return warning if any(path[:end] in _SECTIONS for end in range(1, len(path) + 1)) else None
-
-
-def is_named(key: Path, path: Path) -> bool:
-    """Return whether a path is one of a key with `$` for names."""
-    return len(key) == len(path) and all(ours in ("$", theirs) for ours, theirs in zip(key, path, strict=True))

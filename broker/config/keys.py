@@ -62,15 +62,20 @@ class Key:
 
     def names(self, path: Path) -> str | None:
         """Return the names in place of the free elements, empty if there are none; None for a path of another key."""
-        if len(path) != len(self.path):
+        return names_in(self.path, path)
+
+
+def names_in(key: Path, path: Path) -> str | None:
+    """Return the names in a path in place of the free elements of a key; None for a path of another key."""
+    if len(path) != len(key):
+        return None
+    free = []
+    for ours, theirs in zip(key, path, strict=True):
+        if ours == ANY:
+            free.append(theirs)
+        elif ours != theirs:
             return None
-        free = []
-        for ours, theirs in zip(self.path, path, strict=True):
-            if ours == ANY:
-                free.append(theirs)
-            elif ours != theirs:
-                return None
-        return ".".join(free)
+    return ".".join(free)
 
 
 SHORT = 65_535

@@ -77,7 +77,7 @@ def _elements(key: Key, value: Any) -> Iterator[tuple[str, str]]:
     elif key.shape == LIST:
         yield from ((str(number), key.kind.write(one)) for number, one in enumerate(value, 1))
     elif key.shape == NAMES:
-        yield from ((one.replace(".", "\\."), "true") for one in value)
+        yield from ((dotted((one,)), "true") for one in value)
     else:
         assert key.shape == MAP
-        yield from ((name.replace(".", "\\."), key.kind.write(one)) for name, one in value.items())
+        yield from ((dotted((name,)), key.kind.write(one)) for name, one in value.items())

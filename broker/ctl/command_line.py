@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import click
 
@@ -136,7 +136,7 @@ def unknown(name: str) -> str:
     return f"\nCommand '{name}' not found. \n{hint}"
 
 
-def similar(name: str, known: list[str]) -> list[str]:
+def similar(name: str, known: Collection[str]) -> list[str]:
     """Return the most similar of the known names, or an empty list."""
     from difflib import get_close_matches  # here, because it is rarely needed
 

@@ -11,6 +11,13 @@ from .results import Case
 ASYNC = ("pytest==9.0.3", "pytest-timeout==2.4.0", "pytest-asyncio==1.3.0", "pytest-rerunfailures==16.7")
 
 
+def copy_certificates(broker: Broker, folder: Path, authority: str, client: str, key: str) -> None:
+    """Copy the certificates of authority and client, and the key of that, to the names that a suite expects."""
+    folder.mkdir(exist_ok=True)
+    for ours, theirs in (("ca_certificate", authority), ("client_certificate", client), ("client_key", key)):
+        shutil.copy(broker.certificates / f"{ours}.pem", folder / theirs)
+
+
 class FastStream(RepositorySuite):
     name = "FastStream"
     version = "0.7.4"
@@ -94,14 +101,7 @@ class Nameko(SdistSuite):
 
     def run(self, folder: Path, broker: Broker) -> list[Case]:
         self.programs = str(folder / "venv/bin")
-        certificates = folder / "source/certs"
-        certificates.mkdir(exist_ok=True)
-        for ours, theirs in (
-            ("ca_certificate", "cacert.pem"),
-            ("client_certificate", "clientcert.pem"),
-            ("client_key", "clientkey.pem"),
-        ):
-            shutil.copy(broker.certificates / f"{ours}.pem", certificates / theirs)
+        copy_certificates(broker, folder / "source/certs", "cacert.pem", "clientcert.pem", "clientkey.pem")
         return super().run(folder, broker)
 
 
@@ -136,11 +136,5 @@ class ChannelsRabbitMQ(RepositorySuite):
     tests = ("tests",)
 
     def run(self, folder: Path, broker: Broker) -> list[Case]:
-        certificates = folder / "source/ssl"
-        for ours, theirs in (
-            ("ca_certificate", "server.cert"),
-            ("client_certificate", "client.certchain"),
-            ("client_key", "client.key"),
-        ):
-            shutil.copy(broker.certificates / f"{ours}.pem", certificates / theirs)
+        copy_certificates(broker, folder / "source/ssl", "server.cert", "client.certchain", "client.key")
         return super().run(folder, broker)

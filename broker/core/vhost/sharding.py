@@ -83,7 +83,7 @@ class ShardedExchanges(Observer):
         while shards.wanted != shards.present and self._is_there(vhost, exchange):
             before, wanted = shards.present, shards.wanted
             if before is not None and (wanted is None or wanted.routing_key != before.routing_key):
-                for name in self._names(exchange, before):
+                for name in shard_names(exchange, before, self._node_name):
                     queue = vhost.queues.get(name)
                     if queue is not None and self._is_there(vhost, exchange):
                         vhost.unbind(exchange.name, queue, before.routing_key, Table.EMPTY)
@@ -98,7 +98,7 @@ class ShardedExchanges(Observer):
     def _declare(self, vhost: VHost, exchange: Exchange, wanted: Sharding) -> Job:
         """Declare the shards that do not exist, and bind all; report the first one that is refused."""
         refused = ""
-        for name in self._names(exchange, wanted):
+        for name in shard_names(exchange, wanted, self._node_name):
             if not self._is_there(vhost, exchange):
                 return
             try:
@@ -116,9 +116,6 @@ class ShardedExchanges(Observer):
     def _is_there(self, vhost: VHost, exchange: Exchange) -> bool:
         return vhost.has(exchange) and self._vhosts.get(vhost.name) is vhost
 
-    def _names(self, exchange: Exchange, sharding: Sharding) -> list[str]:
-        return [shard_name(exchange.name, self._node_name, number) for number in range(sharding.shards)]
-
 
 def sharding_of(exchange: Exchange) -> Sharding | None:
     """Return the shards that the policy of an exchange wants, or None if it wants none, as of the default exchange."""
@@ -128,6 +125,10 @@ def sharding_of(exchange: Exchange) -> Sharding | None:
 
 def shard_name(exchange: str, node_name: str, number: int) -> str:
     return f"sharding: {exchange} - {node_name} - {number}"
+
+
+def shard_names(exchange: Exchange, sharding: Sharding, node_name: str) -> list[str]:
+    return [shard_name(exchange.name, node_name, number) for number in range(sharding.shards)]
 
 
 def check_short(name: str) -> None:
@@ -148,9 +149,9 @@ def least_shard(vhost: VHost, name: str, node_name: str) -> str:
     """
     exchange = vhost.exchanges.get(name)
     sharding = sharding_of(exchange) if exchange is not None else None
-    if sharding is None:
+    if exchange is None or sharding is None:
         return name
-    names = [shard_name(name, node_name, number) for number in range(sharding.shards)]
+    names = shard_names(exchange, sharding, node_name)
     there = [(len(vhost.queues[each].consumers), each) for each in names if each in vhost.queues]
     if not there:
         raise PreconditionFailed(f"Error finding sharded queue for: {term(name)}")

@@ -10,6 +10,11 @@ from warren.testing import Broker
 
 pytestmark = pytest.mark.sockets
 FOLDERS = ("broker", "federation", "plugins", "testing", "logs", "config")  # ours, at some level
+PRINTS_IMPORTS = """
+import sys
+def pytest_unconfigure():
+    print('IMPORTED', sorted(name for name in sys.modules if name.startswith('warren')))
+"""
 
 
 @pytest.fixture
@@ -49,12 +54,7 @@ def test_each_worker_has_a_broker_and_each_test_a_virtual_host(project: ForeignP
 
 def test_an_unused_plugin_imports_and_starts_nothing(project: ForeignProject) -> None:
     project.write("test_it.py", "def test_one():\n    pass\n")
-    project.write(
-        "conftest.py",
-        "import sys\n"
-        "def pytest_unconfigure():\n"
-        "    print('IMPORTED', sorted(name for name in sys.modules if name.startswith('warren')))\n",
-    )
+    project.write("conftest.py", PRINTS_IMPORTS)
     ran = project.pytest("-q", "-s")
     assert ran.returncode == 0, ran.stdout
     assert "IMPORTED ['warren', 'warren.testing', 'warren.testing.pytest_plugin']" in ran.stdout
@@ -297,12 +297,7 @@ def test_the_same_tests_with_another_broker_skip_what_it_cannot_do(
 def test_a_project_can_leave_the_plugin_out(project: ForeignProject) -> None:
     project.write("pytest.ini", "[pytest]\naddopts = -p no:warren\n")
     project.write("test_it.py", "def test_one():\n    pass\ndef test_two(amqp_url):\n    pass\n")
-    project.write(
-        "conftest.py",
-        "import sys\n"
-        "def pytest_unconfigure():\n"
-        "    print('IMPORTED', sorted(name for name in sys.modules if name.startswith('warren')))\n",
-    )
+    project.write("conftest.py", PRINTS_IMPORTS)
     ran = project.pytest("-q", "-s")
     assert "1 passed, 1 error" in ran.stdout and "fixture 'amqp_url' not found" in ran.stdout, ran.stdout
     assert "IMPORTED []" in ran.stdout
